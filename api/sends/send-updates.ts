@@ -15,7 +15,7 @@ import { ApiError, isErrorCode } from "../../domain/errors.ts";
 import { idOfBytes } from "../../domain/ids.ts";
 import { TOKEN_LIFETIME_SECONDS } from "../../domain/sends/plan/token.ts";
 import { isRefusalReason, Refusal, type RefusalDetails } from "../../domain/sends/refusal.ts";
-import type { SendResource } from "../../domain/sends/resource.ts";
+import type { ResourceType, SendResource } from "../../domain/sends/resource.ts";
 import { sendWorkflowId, WAKE_UP } from "../../temporal/ids.ts";
 import { type SendStart, sendStart } from "../../temporal/starts.ts";
 import type { sendWorkflow } from "../../workflows/send.ts";
@@ -63,7 +63,7 @@ export function runSendUpdate<Args>(temporal: TemporalGateway, request: UpdateRe
       try {
         return await updateOnce(client, request);
       } catch (error) {
-        if (error instanceof WorkflowUpdateFailedError) throw toRefusal(error.cause);
+        if (error instanceof WorkflowUpdateFailedError) throw toRefusal(error.cause, request.resource.type);
         if (!isBusy(error)) throw error;
         await delay(BUSY_WAIT_MS);
         await request.recheck?.();
@@ -101,12 +101,12 @@ export function wakeUpSend({ temporal, log }: Pick<RequestContext, "temporal" | 
 }
 
 /** The one place where a workflow's failure becomes the API's answer. */
-function toRefusal(cause: unknown): ApiError {
+function toRefusal(cause: unknown, type: ResourceType): ApiError {
   if (!(cause instanceof ApplicationFailure) || !isErrorCode(cause.type)) {
     return new ApiError("internal_error", undefined, { cause });
   }
   const [details = {}] = (cause.details ?? []) as RefusalDetails[];
   const { reason, param, complaints, retryAfterSeconds } = details;
-  if (isRefusalReason(reason)) return new Refusal(cause.type, reason, { complaints, retryAfterSeconds });
+  if (isRefusalReason(reason)) return new Refusal(cause.type, reason, { type, complaints, retryAfterSeconds });
   return new ApiError(cause.type, undefined, { param, retryAfterSeconds });
 }

@@ -1,24 +1,25 @@
 import { ApiError, type ErrorCode } from "../errors.ts";
 import { COMPLAINT_THRESHOLD, type ComplaintFigures } from "./complaint-rate.ts";
+import type { ResourceType } from "./resource.ts";
 
 /**
  * Codes that may stand in a workflow's history: they name no address and quote no content. The client reads the
  * sentence.
  */
-export const REFUSAL_REASONS = {
-  no_subject: "The draft has no subject; set one with PATCH.",
-  no_body: "The draft has no body; set one with PATCH.",
+const REFUSAL_REASONS = {
+  no_subject: "The {draft} has no subject; set one with PATCH.",
+  no_body: "The {draft} has no body; set one with PATCH.",
   no_from_email: "The newsletter has no from_email; set one with PATCH.",
   no_list: "The newsletter targets no list; attach a list in the app.",
   no_segment: "The campaign targets no segment, or its segment was deleted; attach a segment in the app.",
   no_account:
     "The team has no sending account with the newsletter's from_email, or allowed for its domain; connect one in the app.",
   no_attached_account: "The campaign has no sending account; attach one in the app.",
-  content_invalid: "The draft's subject or body uses merge tags that cannot be filled; change them with PATCH.",
+  content_invalid: "The {draft}'s subject or body uses merge tags that cannot be filled; change them with PATCH.",
   content_not_composable:
-    "No message can be composed from the draft's subject, body and sender; change them with PATCH.",
+    "No message can be composed from the {draft}'s subject, body and sender; change them with PATCH.",
   no_recipients:
-    "The draft has no eligible recipients: it targets no address, or each one is suppressed, has no CONFIRMED subscription (newsletter) or is INVALID (campaign). Attach another list or segment in the app, or add people to it.",
+    "The {draft} has no eligible recipients: it targets no address, or each one is suppressed or {ineligible}. Attach another {target} in the app, or add people to it.",
   account_gone:
     "A sending account of the send is no longer connected; connect it again or attach another one in the app, and make a new send-preview.",
   account_not_active: "A sending account of the send is not ACTIVE; repair or resume it in the app.",
@@ -46,6 +47,15 @@ export const REFUSAL_REASONS = {
 
 export type RefusalReason = keyof typeof REFUSAL_REASONS;
 
+const WORDS: Record<ResourceType, Record<string, string>> = {
+  newsletter: { draft: "newsletter", ineligible: "has no CONFIRMED subscription", target: "list" },
+  campaign: { draft: "campaign", ineligible: "is INVALID", target: "segment" },
+};
+
+/** The sentence for a reason, about a resource of a type. */
+export const sentenceOf = (reason: RefusalReason, type: ResourceType): string =>
+  REFUSAL_REASONS[reason].replaceAll(/\{(\w+)\}/g, (_, word: string) => WORDS[type][word] ?? word);
+
 /** Another draft is needed. */
 const FINAL: ReadonlySet<RefusalReason> = new Set(["not_draft", "drip_sequence"]);
 
@@ -67,10 +77,11 @@ export class Refusal extends ApiError {
   constructor(
     code: ErrorCode,
     reason: RefusalReason,
-    { complaints, retryAfterSeconds, ...options }: RefusalOptions = {},
+    { complaints, retryAfterSeconds, type = "campaign", ...options }: RefusalOptions = {},
   ) {
     const detail = complaints ? describeComplaints(complaints) : options.detail;
-    super(code, detail ? `${REFUSAL_REASONS[reason]} ${detail}` : REFUSAL_REASONS[reason], {
+    const sentence = sentenceOf(reason, type);
+    super(code, detail ? `${sentence} ${detail}` : sentence, {
       retryAfterSeconds,
       isFinal: FINAL.has(reason),
     });
@@ -81,6 +92,8 @@ export class Refusal extends ApiError {
 }
 
 interface RefusalOptions {
+  /** Of the draft; needed by the sentences about it alone. */
+  type?: ResourceType;
   detail?: string | undefined;
   complaints?: ComplaintFigures | undefined;
   retryAfterSeconds?: number | undefined;

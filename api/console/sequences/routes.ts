@@ -15,7 +15,7 @@ import { sentenceFor } from "../../../domain/mail/smtp-sentences.ts";
 import { mergeTags } from "../../../domain/mail/template.ts";
 import { resumeRefusal } from "../../../domain/sends/client-commands.ts";
 import { PAUSE_REASONS } from "../../../domain/sends/pause-reasons.ts";
-import { REFUSAL_REASONS } from "../../../domain/sends/refusal.ts";
+import { isRefusalReason, sentenceOf } from "../../../domain/sends/refusal.ts";
 import { listSequences, showSequence } from "../../../domain/sequences/progress.ts";
 import {
   createSequence,
@@ -47,13 +47,12 @@ const PROBLEMS: Readonly<Record<string, string>> = {
   [PAUSE_REASONS.claimFailed]:
     "Those who are due could not be mailed for an hour. Make the conditions of its steps shorter, or ask an operator of the service.",
   wave_cancelled: "An operator cancelled some of its mails; those people wait for them anew.",
-  ...REFUSAL_REASONS,
 };
 
 /** Why it is PAUSED, in words. */
 function problemOf(reason: string | null): string {
   if (reason === null) return "An operator of the service paused it, and resumes it.";
-  const problem = PROBLEMS[reason];
+  const problem = isRefusalReason(reason) ? sentenceOf(reason, "campaign") : PROBLEMS[reason];
   if (problem !== undefined) return problem;
   return isErrorCode(reason) ? ERRORS[reason].meaning : sentenceFor(reason);
 }

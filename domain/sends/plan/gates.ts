@@ -67,7 +67,8 @@ export const passGates = <Found>(gates: Gates<Found>): Promise<Found> =>
     if (refusal) throw refusal;
   });
 
-const notReady = (reason: RefusalReason, detail?: string) => new Refusal("campaign_not_ready", reason, { detail });
+const notReady = ({ resource: { type } }: Pick<Draft, "resource">, reason: RefusalReason, detail?: string) =>
+  new Refusal("campaign_not_ready", reason, { type, detail });
 
 /** The key may send at all. */
 export function permissionRefusal({
@@ -96,27 +97,26 @@ const quoted = (names: Iterable<string>) => [...new Set(names)].map((name) => `{
 export async function* contentGates(draft: Draft): Gates {
   const { subject, body, missing } = draft;
   const content = subject?.trim() && body?.trim() ? { subject, html: body } : null;
-  yield { gate: "subject", refusal: subject?.trim() ? undefined : notReady("no_subject") };
-  yield { gate: "body", refusal: body?.trim() ? undefined : notReady("no_body") };
-  yield { gate: "sender", refusal: missing.sender ? notReady(missing.sender) : undefined };
+  yield { gate: "subject", refusal: subject?.trim() ? undefined : notReady(draft, "no_subject") };
+  yield { gate: "body", refusal: body?.trim() ? undefined : notReady(draft, "no_body") };
+  yield { gate: "sender", refusal: missing.sender ? notReady(draft, missing.sender) : undefined };
   yield { gate: "content", refusal: content && (await contentRefusal(draft, content)) };
-  yield { gate: "targets", refusal: missing.targets ? notReady(missing.targets) : undefined };
+  yield { gate: "targets", refusal: missing.targets ? notReady(draft, missing.targets) : undefined };
 }
 
 /** Its message names every merge tag that is not known, or the first problem. */
-async function contentRefusal(
-  { teamId, fromAddresses, fromName, fieldNames }: Draft,
-  content: { subject: string; html: string },
-): Promise<Refusal | undefined> {
+async function contentRefusal(draft: Draft, content: { subject: string; html: string }): Promise<Refusal | undefined> {
+  const { teamId, fromAddresses, fromName, fieldNames } = draft;
+  const notComposable = (problem: string) => notReady(draft, "content_not_composable", `The problem: ${problem}.`);
   const problems = await examineContent(teamId, content, fieldNames);
   const unusable = problems.find(({ kind }) => kind !== "unknown_tag");
   if (unusable) return notComposable(describeProblem(unusable));
   if (problems.length > 0) {
     const unknown = shownTags(problems).slice(0, MAX_SHOWN_TAGS);
-    if (unknown.length === 0) return notReady("content_invalid");
+    if (unknown.length === 0) return notReady(draft, "content_invalid");
     const right = unknown.flatMap(({ nearest }) => nearest ?? []);
     const write = right.length > 0 ? ` Write: ${quoted(right)}.` : "";
-    return notReady("content_invalid", `Unknown: ${quoted(unknown.map(({ tag }) => tag))}.${write}`);
+    return notReady(draft, "content_invalid", `Unknown: ${quoted(unknown.map(({ tag }) => tag))}.${write}`);
   }
   // None is left when all accounts of a campaign are gone, which another gate refuses.
   const [fromEmail] = fromAddresses;
@@ -131,8 +131,6 @@ async function contentRefusal(
 }
 
 const MAX_SHOWN_TAGS = 20;
-
-const notComposable = (problem: string) => notReady("content_not_composable", `The problem: ${problem}.`);
 
 type SenderFacts = Pick<Draft, "accounts" | "isAccountGone" | "fromAddresses">;
 
@@ -220,7 +218,7 @@ export async function* sendGates<Cap>(
   counts: PlanCounts | null,
   ofKey: Gates<Cap>,
 ): Gates<PassedGates<Cap>> {
-  yield { gate: "recipients", refusal: counts && (counts.eligible > 0 ? undefined : notReady("no_recipients")) };
+  yield { gate: "recipients", refusal: counts && (counts.eligible > 0 ? undefined : notReady(draft, "no_recipients")) };
   yield { gate: "account", refusal: accountRefusal(draft) };
   const cap = yield* ofKey;
   const rate = await complaintRateOf(em, tenant);
