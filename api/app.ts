@@ -89,7 +89,7 @@ function requestLog({ log, requestEnded }: Deps): RequestHandler {
     const { traceId } = logFields();
     res.once("close", () => {
       const durationMs = Math.round(performance.now() - started);
-      const { headers: _headers, clientAddress: _address, ...facts } = factsOf(method, res);
+      const { headers: _headers, clientAddress: _address, scopes: _scopes, ...facts } = factsOf(method, res);
       const { sendId, route } = facts;
       // A client that disconnected before its answer got no status.
       const status = res.writableFinished ? facts.status : null;

@@ -12,11 +12,13 @@ import type { Deps } from "./deps.ts";
 import type { Answering } from "./rest/turns.ts";
 import type { TemporalGateway } from "./temporal-gateway.ts";
 
-/** The facts of a request that the layers of the app share; all but the client's address stand in its line of the log. */
+/** The facts of a request that the layers of the app share; its line of the log shows most of them. */
 export interface Locals {
   requestId: string;
   /** An IPv4 address or an IPv6 network of 64 bits, for limits alone; null where it is not known. */
   clientAddress: string | null;
+  /** Of a caller that is known: a refusal shows the id of a record only to one that may read it. */
+  scopes?: readonly Scope[];
   /** Headers of the answer, be it a success or a refusal. */
   headers: Record<string, string>;
   /** The path's pattern: the path itself may hold an address. */

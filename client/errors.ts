@@ -26,10 +26,11 @@ export type ErrorType =
   | "api_error";
 
 /** A refusal as the service answered it. */
-export type Refusal = Pick<
-  ApiError,
-  "status" | "type" | "code" | "message" | "param" | "docUrl" | "requestId" | "retryAfter" | "idempotencyKey"
->;
+export type Refusal = Partial<Pick<ApiError, "resourceId">> &
+  Pick<
+    ApiError,
+    "status" | "type" | "code" | "message" | "param" | "docUrl" | "requestId" | "retryAfter" | "idempotencyKey"
+  >;
 
 /** The service refused the request, or failed. There is a class for each type. */
 export class ApiError extends MailkeelError {
@@ -41,6 +42,8 @@ export class ApiError extends MailkeelError {
   readonly code: string;
   /** The field at fault, where it is one: `emails[3]`. */
   readonly param: string | undefined;
+  /** Of `resource_already_exists`: the record that exists, where the key may read it. */
+  readonly resourceId: string | undefined;
   /** The page with the remedy. */
   readonly docUrl: string | undefined;
   /** Quote it to the support. */
@@ -48,15 +51,16 @@ export class ApiError extends MailkeelError {
   /** Seconds after which another try makes sense, from Retry-After. */
   readonly retryAfter: number | undefined;
 
-  constructor({ status, type, code, message, param, docUrl, requestId, retryAfter, idempotencyKey }: Refusal) {
+  constructor({ status, type, code, message, requestId, idempotencyKey, ...facts }: Refusal) {
     super(`${code}: ${message}${requestId === undefined ? "" : ` (${requestId})`}`, { idempotencyKey });
     this.status = status;
     this.type = type;
     this.code = code;
-    this.param = param;
-    this.docUrl = docUrl;
+    this.param = facts.param;
+    this.resourceId = facts.resourceId;
+    this.docUrl = facts.docUrl;
     this.requestId = requestId;
-    this.retryAfter = retryAfter;
+    this.retryAfter = facts.retryAfter;
   }
 }
 

@@ -90,6 +90,7 @@ interface Envelope {
     code: string;
     message: string;
     param?: string;
+    resource_id?: string;
     doc_url?: string;
     request_id?: string;
   };
@@ -217,8 +218,9 @@ function answerOf<Result extends Answer<unknown>>(
     return { data: envelope.data, meta: { ...inCamelCase(envelope.meta), replayed } } as Result;
   }
   if (!ok && typeof envelope?.error?.code === "string") {
-    const { type, code, message, param, doc_url: docUrl, request_id: requestId } = envelope.error;
-    throw apiErrorOf({ status, type, code, message, param, docUrl, requestId, retryAfter, idempotencyKey });
+    const { type, code, message, param } = envelope.error;
+    const { resource_id: resourceId, doc_url: docUrl, request_id: requestId } = envelope.error;
+    throw apiErrorOf({ status, type, code, message, param, resourceId, docUrl, requestId, retryAfter, idempotencyKey });
   }
   const message = `${name}: the answer with status ${status} is not one of the API's`;
   // A proxy's refusal while the service behind it is away or busy; anything else would come again.

@@ -214,7 +214,8 @@ export const ERRORS = {
   ...family(409, "invalid_request_error", {
     resource_already_exists: {
       meaning: "A record with this natural key exists; change that one.",
-      remedy: "Find the record by its natural key, such as its `email`, and change that one.",
+      remedy:
+        "Change the record that `resource_id` names. A key that may not read it gets no `resource_id`: it finds the record by its natural key, such as its `email`.",
     },
   }),
   ...family(409, "conflict_error", {
@@ -287,6 +288,8 @@ export const UNAVAILABLE_RETRY_SECONDS = 5;
 interface ApiErrorOptions {
   /** The field at fault, e.g. `emails[3]`. */
   param?: string | undefined;
+  /** The record in the way: its id is shown to a caller that holds the scope. */
+  record?: { id: string; scope: `${string}:read` } | undefined;
   /** Whole seconds until a retry makes sense; `UNAVAILABLE_RETRY_SECONDS` for `service_unavailable` unless given. */
   retryAfterSeconds?: number | undefined;
   /** No later try can succeed either: the record never gets back to the state that the request needs. */
@@ -299,17 +302,19 @@ export class ApiError extends Error {
   override name = "ApiError";
   readonly code: ErrorCode;
   readonly param: string | undefined;
+  readonly record: ApiErrorOptions["record"];
   readonly retryAfterSeconds: number | undefined;
   readonly isFinal: boolean;
 
   constructor(
     code: ErrorCode,
     message?: string,
-    { param, retryAfterSeconds, isFinal = false, cause }: ApiErrorOptions = {},
+    { param, record, retryAfterSeconds, isFinal = false, cause }: ApiErrorOptions = {},
   ) {
     super(message ?? ERRORS[code].meaning, { cause });
     this.code = code;
     this.param = param;
+    this.record = record;
     this.retryAfterSeconds =
       retryAfterSeconds ?? (code === "service_unavailable" ? UNAVAILABLE_RETRY_SECONDS : undefined);
     this.isFinal = isFinal;

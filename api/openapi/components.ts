@@ -51,6 +51,10 @@ const error = z
     code: z.enum(codes).describe("The error. Branch on it: a code is never renamed or reused."),
     message: z.string().describe("The cause and the remedy, for people. Its wording may change."),
     param: z.string().optional().describe("The one field or parameter at fault, e.g. `emails[3]`."),
+    resource_id: z
+      .string()
+      .optional()
+      .describe("Of `resource_already_exists`: the record that exists, where the caller may read it."),
     doc_url: z.string().describe("The page about the code."),
     request_id: requestId,
   })

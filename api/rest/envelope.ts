@@ -63,7 +63,7 @@ export const retryAfter = ({ retryAfterSeconds }: ApiError): Record<string, stri
   retryAfterSeconds === undefined ? {} : { "Retry-After": String(Math.ceil(retryAfterSeconds)) };
 
 /** The answer to a request that was refused or failed. The cause of a failure is in the log, under the request id. */
-export function renderError(requestId: string, error: ApiError, links: Links): HttpAnswer {
+export function renderError(requestId: string, error: ApiError, links: Links, resourceId?: string): HttpAnswer {
   const { status, type, code, message, param } = refusalFacts(error);
   const headers = retryAfter(error);
   if (status === 401 || CHALLENGED.has(error.code)) headers["WWW-Authenticate"] = challenge(error, links);
@@ -73,6 +73,7 @@ export function renderError(requestId: string, error: ApiError, links: Links): H
       code,
       message,
       ...(param === undefined ? {} : { param }),
+      ...(resourceId === undefined ? {} : { resource_id: resourceId }),
       doc_url: docUrl(links, error.code),
       request_id: requestId,
     },

@@ -95,8 +95,8 @@ export const isRememberedCode = (code: ErrorCode): boolean =>
 export class ReplayedRefusal extends ApiError {
   readonly requestId: string;
 
-  constructor({ code, message, param }: RefusalFacts, requestId: string) {
-    super(code, message, { param });
+  constructor({ code, message, ...facts }: RefusalFacts, requestId: string) {
+    super(code, message, facts);
     this.requestId = requestId;
   }
 }

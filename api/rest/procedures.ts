@@ -90,8 +90,9 @@ export async function takeTurn(
 }
 
 /** Shows the caller in the request's line of the log. The statements that follow are the team's. */
-export function noteCaller(locals: Locals, { tenant, caller }: Admitted): void {
+export function noteCaller(locals: Locals, { tenant, caller, scopes }: Admitted): void {
   claimFor(tenant.teamId);
+  locals.scopes = scopes;
   locals.teamId = tenant.teamId;
   if (caller.kind === "api_key") locals.keyId = caller.id;
 }

@@ -19,7 +19,8 @@ export function refusalOf(thrown: unknown, locals: Locals, { log, links }: Facil
   const { requestId, route, teamId } = locals;
   // Clients that leave must not fill the log.
   if (error.status >= 500 && !isUnawaited(error)) log.error({ requestId, route, teamId, err: thrown }, error.code);
-  return renderError(error instanceof ReplayedRefusal ? error.requestId : requestId, error, links);
+  const resourceId = locals.scopes?.some((held) => held === error.record?.scope) ? error.record?.id : undefined;
+  return renderError(error instanceof ReplayedRefusal ? error.requestId : requestId, error, links, resourceId);
 }
 
 export const refusalHandler =

@@ -1,7 +1,7 @@
 import { type RawBuilder, sql } from "kysely";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { defineStatement } from "../../db/statements.ts";
-import { ApiError, type ErrorCode } from "../errors.ts";
+import { ApiError } from "../errors.ts";
 
 export const REMEMBERED_HOURS = 24;
 /** When a claim of now is forgotten with its answer, on the database's clock. */
@@ -183,16 +183,12 @@ export const rememberingRecords = (tenant: Tenant, keyHashes: RawBuilder<unknown
   where ${ofTenant(tenant, "i")} and i.key_hash = any(${keyHashes}::text[]) and i.key_hash = r."keyHash"`;
 
 /** The stored form of a refusal. */
-export interface RefusalFacts {
-  code: ErrorCode;
-  message: string;
-  param?: string | undefined;
-}
+export type RefusalFacts = Pick<ApiError, "code" | "message" | "param" | "record">;
 
-export const refusalAnswer = ({ status, code, message, param }: ApiError): WrittenAnswer => ({
+export const refusalAnswer = ({ status, code, message, param, record }: ApiError): WrittenAnswer => ({
   status,
   kind: "refusal",
-  payload: JSON.stringify({ code, message, param } satisfies RefusalFacts),
+  payload: JSON.stringify({ code, message, param, record } satisfies RefusalFacts),
 });
 
 /** Replaces remembered answers by a refusal. @returns how many of them still existed */

@@ -16,7 +16,7 @@ import { freeSlot, moveSlot, type TakenSlots } from "./contact-slots.ts";
 import { type Created, defineCreation } from "./creation.ts";
 import { emailStatusOf } from "./email-status.ts";
 import { changedFields, type FieldChanges } from "./field-values.ts";
-import { flushUnique, type PersonFields } from "./people.ts";
+import { flushUnique, type PersonFields, refuseTaken } from "./people.ts";
 
 export interface ContactFields extends PersonFields {
   /** Checked by `fieldProblem`. */
@@ -71,6 +71,7 @@ export async function updateContact(
   const address = email === undefined ? undefined : storedAddress(email);
   const moved = address !== undefined && address.email !== formerAddress;
   if (moved) await refuseErased(em, vault, tenant, address.email);
+  if (moved) await refuseTaken(em, tenant, "contact", address.email);
   em.assign(
     contact,
     changesOf({

@@ -14,7 +14,7 @@ import type { Vault } from "../secrets/crypto.ts";
 import { emitCreated, notifyRelay, notifyRelayAfterCommit } from "../webhooks/emit.ts";
 import type { EventObjects } from "../webhooks/objects.ts";
 import { slotsRefusal, type TakenSlots, takingSlots } from "./contact-slots.ts";
-import { alreadyExists, type PersonFields, type PersonKind } from "./people.ts";
+import { alreadyExists, type PersonFields, type PersonKind, refuseTaken } from "./people.ts";
 
 export interface Created<T> extends TakenSlots {
   id: string;
@@ -150,6 +150,8 @@ export function defineCreation<Name extends CreatedEvent>({ kind, event, record,
     const made = await (em.isInTransaction() ? makeOne : makeTogether)(em, tenant, given);
     if (made) return { id, record: new JsonText(made.record), slots: made.slots };
     await refuseErased(em, vault, tenant, email);
+    await refuseTaken(em, tenant, kind, address.email, remedy);
+    // It was deleted meanwhile.
     throw alreadyExists(kind, remedy);
   };
 }

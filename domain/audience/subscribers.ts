@@ -14,7 +14,7 @@ import { freeSlot, moveSlot, type TakenSlots } from "./contact-slots.ts";
 import { defineCreation } from "./creation.ts";
 import { pending } from "./initial-status.ts";
 import { endSignUps, keepOptOutsOf, restoreOptOuts, subscriptionRows } from "./opt-outs.ts";
-import { flushUnique, type PersonFields } from "./people.ts";
+import { flushUnique, type PersonFields, refuseTaken } from "./people.ts";
 
 /** Makes a subscriber without a list, see `defineCreation`. */
 export const createSubscriber = defineCreation({
@@ -55,6 +55,7 @@ export async function updateSubscriber(
   const moved = address !== undefined && address.email !== formerAddress;
   if (moved) {
     await refuseErased(em, vault, tenant, address.email);
+    await refuseTaken(em, tenant, "subscriber", address.email);
     await keepOptOutsOf(em, vault, tenant, subscriber);
   }
   em.assign(subscriber, changesOf({ ...patch, ...address }));

@@ -58,13 +58,16 @@ describe("Contacts", () => {
 
   it("may share their address with a subscriber, and not with another contact, in any spelling", async () => {
     const local = unique("one");
-    await make({ email: `${local}@münchen.de` });
+    const { id } = await make({ email: `${local}@münchen.de` });
     assert.equal((await client.post("/subscribers", { email: `${local}@münchen.de` })).status, 201);
-    const { status, body } = await client.post("/contacts", { email: ` ${local.toUpperCase()}@xn--mnchen-3ya.de` });
+    const again = { email: ` ${local.toUpperCase()}@xn--mnchen-3ya.de` };
+    const { status, body } = await client.post("/contacts", again);
     assert.deepEqual(
-      [status, body.error.code, body.error.type, body.error.param],
-      [409, "resource_already_exists", "invalid_request_error", "email"],
+      [status, body.error.code, body.error.type, body.error.param, body.error.resource_id],
+      [409, "resource_already_exists", "invalid_request_error", "email", id],
     );
+    const dry = await client.post("/contacts", again, { query: { dry_run: true } });
+    assert.equal(dry.body.error.resource_id, id);
     assert.match(body.error.message, /bulk/);
   });
 
@@ -169,7 +172,8 @@ describe("Contacts", () => {
     assert.deepEqual({ ...body.data, updated_at: 0 }, expected);
     assert.deepEqual({ ...(await read(one.id)), updated_at: 0 }, expected);
     const refused = await client.patch(`/contacts/${one.id}`, { email: other.email });
-    assert.deepEqual([refused.status, refused.body.error.code], [409, "resource_already_exists"]);
+    const { code, resource_id } = refused.body.error;
+    assert.deepEqual([refused.status, code, resource_id], [409, "resource_already_exists", other.id]);
     assert.equal((await read(one.id)).email, email);
   });
 

@@ -62,8 +62,23 @@ describe("Subscribers", () => {
     assert.deepEqual({ ...body.data, updated_at: 0 }, { ...one, email, last_name: "B", updated_at: 0 });
     const refused = await client.patch(`/subscribers/${one.id}`, { email: other.email });
     assert.equal(refused.status, 409);
-    assert.equal(refused.body.error.code, "resource_already_exists");
+    const { code, resource_id } = refused.body.error;
+    assert.deepEqual([code, resource_id], ["resource_already_exists", other.id]);
     assert.equal((await client.get(`/subscribers/${one.id}`)).body.data.email, email);
+  });
+
+  it("names the one that has an address to a key that may read it alone, on a replay too", async () => {
+    const { id, email } = await make();
+    const { key } = await team.mint({ scopes: ["subscribers:write"] });
+    const idempotencyKey = unique("taken");
+    for (const [by, named] of [
+      [client, id],
+      [api(key), undefined],
+      [client, id],
+    ] as const) {
+      const { body } = await by.post("/subscribers", { email }, { idempotencyKey });
+      assert.deepEqual([body.error.code, body.error.resource_id], ["resource_already_exists", named]);
+    }
   });
 
   it("keeps `updated_at` of the subscriptions when an address changes", async () => {

@@ -17,7 +17,7 @@ import {
 } from "../../client/index.ts";
 import { mayRetry, retryDelayMs } from "../../client/retry.ts";
 import { eventually } from "../support/eventually.ts";
-import { makeTeam, type TestTeam, unique } from "../support/factories.ts";
+import { makeTeam, type TestTeam, unique, uniqueEmail } from "../support/factories.ts";
 import { listenLocally } from "../support/listen-locally.ts";
 import { type Fault, type FaultyProxy, openFaultyProxy, refusal } from "./faulty-proxy.ts";
 
@@ -102,6 +102,13 @@ describe("A request of the client", () => {
     assert.throws(() => clientOf({ apiKey: "" }), MailkeelError);
     assert.throws(() => clientOf({ accessToken: "x.y.z" }), MailkeelError);
     assert.throws(() => clientOf({ baseUrl: "localhost" }), MailkeelError);
+  });
+
+  it("that is refused by a record that exists gives its id", async () => {
+    const person = { email: uniqueEmail() };
+    const { data } = await mailkeel.subscribers.create(person);
+    const taken = await failureOf(mailkeel.subscribers.create(person), InvalidRequestError);
+    assert.deepEqual([taken.code, taken.resourceId], ["resource_already_exists", data.id]);
   });
 
   it("that is refused throws the class of the error's type, with its code, field and request id", async () => {
