@@ -1059,7 +1059,7 @@ export type Newsletter = {
   status: "DRAFT" | "SCHEDULED" | "SENDING" | "PAUSED" | "SENT" | "CANCELLED" | "FAILED";
   /** Why its send is paused: `paused_by_client`, or the code of a failure, or the code of each account after its id; null when an operator paused it, and in every other status. */
   status_reason: string | null;
-  /** Ids of the lists that it targets; they are set in the app. */
+  /** Ids of the lists that it targets; they are set in the app, or by a key that is made for a list. */
   lists: Array<string>;
   /** The id of its send; null before the confirmation. */
   send_id: string | null;
@@ -1120,7 +1120,7 @@ export type NewsletterOfEvent = {
   status: "DRAFT" | "SCHEDULED" | "SENDING" | "PAUSED" | "SENT" | "CANCELLED" | "FAILED";
   /** Why its send is paused: `paused_by_client`, or the code of a failure, or the code of each account after its id; null when an operator paused it, and in every other status. */
   status_reason: string | null;
-  /** Ids of the lists that it targets; they are set in the app. */
+  /** Ids of the lists that it targets; they are set in the app, or by a key that is made for a list. */
   lists: Array<string>;
   /** The id of its send; null before the confirmation. */
   send_id: string | null;
@@ -1222,6 +1222,8 @@ export type NewsletterSendPreview = {
     /** Those that get the mail: `total` less the other two. */
     eligible: number;
   };
+  /** Ids of the lists that are mailed. */
+  lists: Array<string>;
   /** Email credits that the send uses; they are reserved at the confirmation. */
   credits_required: number;
   send_cap: SendCap;
@@ -1276,7 +1278,7 @@ export type NewsletterWithRecipients = {
   status: "DRAFT" | "SCHEDULED" | "SENDING" | "PAUSED" | "SENT" | "CANCELLED" | "FAILED";
   /** Why its send is paused: `paused_by_client`, or the code of a failure, or the code of each account after its id; null when an operator paused it, and in every other status. */
   status_reason: string | null;
-  /** Ids of the lists that it targets; they are set in the app. */
+  /** Ids of the lists that it targets; they are set in the app, or by a key that is made for a list. */
   lists: Array<string>;
   /** The id of its send; null before the confirmation. */
   send_id: string | null;
@@ -2935,7 +2937,7 @@ export class NewslettersResource {
   /**
    * Draft a newsletter.
    *
-   * Creates a newsletter, always as a `DRAFT`. A draft may be incomplete: its send-preview is refused until it is complete. Its lists and its send days are set in the app.
+   * Creates a newsletter, always as a `DRAFT`. A draft may be incomplete: its send-preview is refused until it is complete. Its lists and its send days are set in the app; a key that is made for a list attaches that list.
    *
    * `subject` and `body` are Liquid templates, which are checked here. A team has a limit of newsletters, sent ones among them: one more is 409 `resource_limit_reached`. While too many templates of the team wait to be checked, the answer is 429 `rate_limit_exceeded`.
    *

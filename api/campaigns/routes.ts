@@ -25,7 +25,7 @@ export const campaignsRouter = router({
     ...kind,
     statuses: CAMPAIGN_STATUSES,
     limit: (env) => env.MAX_CAMPAIGNS,
-    setInApp: "Its segment, its sending accounts and its send days",
+    setInApp: "Its segment, its sending accounts and its send days are set in the app.",
     body: campaignBody,
     patch: campaignPatch,
     whole: { schema: campaignWithRecipients, record: wholeCampaignRecord },

@@ -13,6 +13,7 @@ export const wholeNewsletterRecord = recordOf(newsletterWithRecipients, (row) =>
 }));
 
 export const presentPreview = previewPresenter("newsletter", "not_opted_in", (row) => ({
+  lists: row.target_ids,
   from_address: row.from_addresses[0] ?? "",
 }));
 

@@ -25,7 +25,7 @@ export const newslettersRouter = router({
     ...kind,
     statuses: BROADCAST_STATUSES,
     limit: (env) => env.MAX_NEWSLETTERS,
-    setInApp: "Its lists and its send days",
+    setInApp: "Its lists and its send days are set in the app; a key that is made for a list attaches that list.",
     body: newsletterBody,
     patch: newsletterPatch,
     whole: { schema: newsletterWithRecipients, record: wholeNewsletterRecord },

@@ -37,6 +37,9 @@ export const newsletterPatch = z
 const { name: shownName, subject: shownSubject, from_name: shownFromName, body: shownBody } = shownContent();
 const { status, status_reason, send_id, ...progress } = shownProgress;
 
+const listIds = (ofWhat: string) =>
+  z.array(z.string()).meta({ description: `Ids of the lists that ${ofWhat}.`, examples: [[exampleId("list")]] });
+
 export const newsletter = z
   .object({
     object: z.literal("newsletter"),
@@ -48,10 +51,7 @@ export const newsletter = z
     body: shownBody,
     status,
     status_reason,
-    lists: z.array(z.string()).meta({
-      description: "Ids of the lists that it targets; they are set in the app.",
-      examples: [[exampleId("list")]],
-    }),
+    lists: listIds("it targets; they are set in the app, or by a key that is made for a list"),
     send_id,
     ...progress,
   })
@@ -68,6 +68,7 @@ export const newsletterSendPreview = z
     id: idOf("send"),
     newsletter_id: idOf("newsletter", "The id of the newsletter."),
     recipients: previewRecipients("not_opted_in", "Addresses on the targeted lists.", "no confirmed subscription"),
+    lists: listIds("are mailed"),
     ...previewCost,
     from_address: senderAddress.describe("The address in From."),
     sending_account_address: senderAddress.describe("The address of the sending account."),

@@ -5,6 +5,7 @@ import type { Env } from "../../config/env.ts";
 import type { BroadcastStatus } from "../../db/entities/send.ts";
 import type { Patch } from "../../domain/patch.ts";
 import {
+  attachListOfKey,
   type Broadcast,
   checkTemplates,
   createDraft,
@@ -48,7 +49,7 @@ interface DraftedKind<T extends Broadcast, Shown extends z.ZodType, Whole extend
   /** Records that a team may have in an environment. */
   limit(env: Env): number;
   statuses: readonly BroadcastStatus[];
-  /** The parts that only the app sets, as the subject of a sentence. */
+  /** A sentence about the parts that only the app sets. */
   setInApp: string;
   body: z.ZodType<WrittenContent>;
   patch: z.ZodType<Patch<WrittenContent>>;
@@ -97,7 +98,7 @@ export function draftRouter<T extends Broadcast, Shown extends z.ZodType, Whole 
     operationId: `create${noun}`,
     summary: `Draft a ${type}`,
     description: paragraphs(
-      `Creates a ${type}, always as a \`DRAFT\`. A draft may be incomplete: its send-preview is refused until it is complete. ${kind.setInApp} are set in the app.`,
+      `Creates a ${type}, always as a \`DRAFT\`. A draft may be incomplete: its send-preview is refused until it is complete. ${kind.setInApp}`,
       `\`subject\` and \`body\` are Liquid templates, which are checked here. A team has a limit of ${type}s, sent ones among them: one more is 409 \`resource_limit_reached\`. While too many templates of the team wait to be checked, the answer is 429 \`rate_limit_exceeded\`.`,
     ),
     errors: ["rate_limit_exceeded", "resource_limit_reached"],
@@ -111,6 +112,9 @@ export function draftRouter<T extends Broadcast, Shown extends z.ZodType, Whole 
       return ok(await readRecord(ctx.em, table, shown.record, draft.id), { impact: impact({ would_create: 1 }) });
     });
 
+      const { caller } = ctx.access;
+      if (type === "newsletter" && caller.kind === "api_key")
+        await attachListOfKey(ctx.em, ctx.tenant, draft.id, caller.id);
   const retrieve = route(`GET ${onePath}`, {
     scope: scopes.read,
     isHeavy: true,

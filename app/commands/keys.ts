@@ -35,14 +35,16 @@ export const commands: Commands = {
         [],
       ),
       dailyCap: option("<mails>", "mails it may send a UTC day", wholeNumber(0), DEFAULT_DAILY_SEND_CAP),
+      forList: option("<id>", "a list that each newsletter of the key targets from the start"),
       requiresApproval: flag("every send by this key needs an approval"),
       expires: option("<instant>", "when it stops working, ISO 8601", futureInstant),
     },
-    async (session, { team, environment, member, dailyCap: dailySendCap, expires: expiresAt = null, ...grant }) => {
+    async (session, { team, environment, member, ...options }) => {
+      const { dailyCap: dailySendCap, forList: forListId = null, expires: expiresAt = null, ...grant } = options;
       const tenant = await tenantOf(session, { team, environment });
       const minted = await transaction(session.orm.em, async (em) => {
         const memberId = member ?? (await firstOwner(em, tenant.teamId));
-        const whole = { ...tenant, ...grant, memberId, dailySendCap, expiresAt };
+        const whole = { ...tenant, ...grant, memberId, dailySendCap, forListId, expiresAt };
         return mintKey(em, session.vault, whole, session.env.MAX_API_KEYS);
       });
       return shown(minted);
@@ -63,6 +65,7 @@ export const commands: Commands = {
           MEMBER: ({ memberId }) => memberId,
           STATE: keyState,
           EXPIRES: ({ expiresAt }) => expiresAt ?? null,
+          "FOR LIST": ({ forListId }) => forListId ?? null,
           SCOPES: ({ grantedScopes }) => grantedScopes.join(","),
         }),
         data: {
@@ -106,6 +109,7 @@ const recordOf = (record: ApiKey) => ({
   send_domains: record.sendDomains,
   daily_send_cap: record.dailySendCap,
   requires_approval: record.requiresApproval,
+  for_list: record.forListId ?? null,
   expires_at: record.expiresAt?.toISOString() ?? null,
 });
 

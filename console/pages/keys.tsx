@@ -1,5 +1,6 @@
 import { useState } from "react";
 import { Act } from "../parts/act.tsx";
+import { type ListRecord, useLists } from "../parts/audience/lists.ts";
 import { useSecret } from "../parts/dialog.tsx";
 import { ChoiceFilter, useFilters } from "../parts/filters.tsx";
 import { type FormProps, Inputs } from "../parts/form.tsx";
@@ -24,9 +25,12 @@ export function Page() {
   const { rotateKey, revokeKey, renewConsoleKey } = client.app.team;
   const read = () => client.app.team.keys.query({ query: { state: shownState } });
   const { keys, own_console_key } = useData(["keys", shownState], read);
+  const lists = useLists();
+  const nameOfList = (id: string) =>
+    lists.find((list) => list.id === id)?.name ?? "no list: that of the key was deleted";
   return (
     <>
-      <PageHead title="Keys">{mayManage && <Mint onMinted={secret.show} />}</PageHead>
+      <PageHead title="Keys">{mayManage && <Mint lists={lists} onMinted={secret.show} />}</PageHead>
       <p>
         By a key a program of yours uses the API, as you and for this team.
         {environment === "test" && " A test key sends nothing."}
@@ -79,12 +83,15 @@ export function Page() {
           },
           {
             name: "May do",
-            cell: ({ scopes, requires_approval }) => (
-              <details>
-                <summary>{scopes.length === 1 ? scopes[0] : `${scopes.length} scopes`}</summary>
-                {scopes.join(", ")}
-                {requires_approval && <p>Each send needs an approval.</p>}
-              </details>
+            cell: ({ scopes, requires_approval, for_list_id }) => (
+              <>
+                <details>
+                  <summary>{scopes.length === 1 ? scopes[0] : `${scopes.length} scopes`}</summary>
+                  {scopes.join(", ")}
+                  {requires_approval && <p>Each send needs an approval.</p>}
+                </details>
+                {for_list_id && <p className="muted">Its newsletters go to {nameOfList(for_list_id)}</p>}
+              </>
             ),
           },
           {
@@ -140,21 +147,27 @@ const SEND_INPUTS = [
 ] as const;
 const EXPIRES = { type: "datetime-local", hint: "Leave it empty for a key without an end." } as const;
 
-function Mint({ onMinted }: { onMinted: (secret: string) => void }) {
+const FOR_LIST_HINT = "Each newsletter that the key makes targets it from the start.";
+
+function Mint({ lists, onMinted }: { lists: readonly ListRecord[]; onMinted: (secret: string) => void }) {
   const { client } = useWorkspace();
   const [scopes, setScopes] = useState<Scope[]>([]);
   const mint: FormProps["onSubmit"] = async (values, context) => {
-    const { name = "", send_domains = "", daily_send_cap, expires_at } = values;
+    const { name = "", send_domains = "", for_list_id, daily_send_cap, expires_at } = values;
     const body = {
       name,
       scopes,
       send_domains: send_domains.split(/[\s,]+/).filter((domain) => domain !== ""),
       ...(daily_send_cap && { daily_send_cap: Number(daily_send_cap) }),
+      for_list_id: for_list_id || null,
       expires_at: expires_at ? new Date(expires_at).toISOString() : null,
     };
     const { data } = await client.app.team.mintKey.mutate({ body }, { context });
     onMinted(data.secret);
   };
+  const names = Object.fromEntries(lists.map(({ id, name }) => [id, name]));
+  const choices = { "": "None: members attach lists to each newsletter", ...names };
+  const forList = ["for_list_id", "List of its newsletters", { choices, hint: FOR_LIST_HINT }] as const;
   return (
     <Act
       title="New key"
@@ -167,7 +180,11 @@ function Mint({ onMinted }: { onMinted: (secret: string) => void }) {
     >
       <ScopeChoice chosen={scopes} onChange={setScopes} />
       <Inputs
-        inputs={[...(sends(scopes) ? SEND_INPUTS : []), ["expires_at", "Works until", EXPIRES]]}
+        inputs={[
+          ...(scopes.includes("newsletters:write") ? [forList] : []),
+          ...(sends(scopes) ? SEND_INPUTS : []),
+          ["expires_at", "Works until", EXPIRES],
+        ]}
         values={{ daily_send_cap: 50_000 }}
       />
     </Act>

@@ -99,6 +99,8 @@ export const SendPreviewSchema = defineEntity({
     capUsedToday: p.integer(),
     fromAddresses: holding("team", p.array()),
     accountAddresses: holding("team", p.array()),
+    /** Of a newsletter its lists, of a campaign its segment. */
+    targetIds: codes(),
     complaintRate: p.double(),
     expiresAt: expiring("30 days", instant()),
     usedAt: instant().nullable(),

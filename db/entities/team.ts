@@ -59,6 +59,8 @@ export const ApiKeySchema = defineEntity({
     grantedScopes: codes(),
     /** Empty means that it cannot send. */
     sendDomains: codes(),
+    /** The list that each newsletter which the key makes targets from the start; it may be deleted by now. */
+    forListId: code().nullable(),
     requiresApproval: p.boolean().default(false),
     dailySendCap: p.integer(),
     lineageId: code(),

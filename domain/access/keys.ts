@@ -4,11 +4,11 @@ import { LockMode, raw } from "@mikro-orm/postgresql";
 import { sql } from "kysely";
 import { ENVIRONMENTS, type Environment } from "../../db/entities/shared.ts";
 import { ApiKey, Member } from "../../db/entities/team.ts";
-import type { EntityManager, Tenant } from "../../db/orm.ts";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { normaliseDomain } from "../address.ts";
 import { CURRENT_API_VERSION } from "../api-version.ts";
-import { ApiError, orNotFound } from "../errors.ts";
+import { ApiError, notFound, orNotFound } from "../errors.ts";
 import { newId } from "../ids.ts";
 import type { Vault } from "../secrets/crypto.ts";
 import { pauseRunning } from "../sequences/state.ts";
@@ -91,6 +91,8 @@ export interface KeyGrant {
   scopes: readonly string[];
   /** Domains it may send from; empty means it cannot send. */
   sendDomains?: readonly string[];
+  /** A list of the environment that each newsletter of the key targets from the start. */
+  forListId?: string | null | undefined;
   requiresApproval?: boolean;
   /** Mails per UTC day. */
   dailySendCap?: number;
@@ -160,6 +162,12 @@ export async function mintKey(
     );
   }
 
+  // The list of the key that it replaces may be deleted.
+  if (grant.forListId && !lineageId) {
+    const list = kysely(em).selectFrom("lists").select("id").where("id", "=", grant.forListId).where(ofTenant(grant));
+    if (!(await list.executeTakeFirst())) throw notFound("for_list_id", "list");
+  }
+
   // A key of sessions takes no place: each member has one at most.
   if (!grant.forSessions)
     await holdPlace(em, { teamId: grant.teamId, environment: grant.environment }, WORKING_KEYS, limit);
@@ -176,6 +184,7 @@ export async function mintKey(
     roleAtIssue: member.role,
     grantedScopes: scopes,
     sendDomains: readSendDomains(grant.sendDomains ?? []),
+    forListId: grant.forListId ?? null,
     requiresApproval: grant.requiresApproval ?? false,
     dailySendCap,
     lineageId: lineageId ?? id,
@@ -223,8 +232,8 @@ export function rotateKey(
     if (old.forSessions)
       throw new ApiError("resource_state_invalid", "It is the key of a member's sessions; revoke it.");
     if (old.revokedAt) throw new ApiError("resource_state_invalid", "The key is revoked; mint a new one.");
-    const { teamId, memberId, environment, sendDomains, requiresApproval, dailySendCap, expiresAt } = old;
-    const grant = { teamId, memberId, environment, name: old.name, scopes: old.grantedScopes, sendDomains };
+    const { teamId, memberId, environment, sendDomains, forListId, requiresApproval, dailySendCap, expiresAt } = old;
+    const grant = { teamId, memberId, environment, name: old.name, scopes: old.grantedScopes, sendDomains, forListId };
     if (graceHours > 0) {
       // A key that expires sooner keeps its own end.
       const expiresAt = raw("least(expires_at, now() + make_interval(hours => ?))", [graceHours]);

@@ -172,6 +172,18 @@ describe("The app's command line", () => {
       await refused([...mint, "--scopes", "suppressions:delete,newsletters:send"], /suppressions:delete/);
     });
 
+    it("mints a key for a list of its environment, and shows the list with it", async () => {
+      const list = (await api(team.keys.live).post("/lists", { name: "Readers" })).body.data.id;
+      const mint = ["key:mint", "--team", id, "--name", "k", "--scopes", "newsletters:write", "--for-list"];
+      const { key } = await json([...mint, list]);
+      assert.equal(key.for_list, list);
+      assert.deepEqual((await api(key.secret).post("/newsletters", { name: "n" })).body.data.lists, [list]);
+      await refused([...mint, list, "--environment", "test"], /No list has this id/);
+      const [{ keys }, { stdout }] = [await json(["key:list", "--team", id]), await run(["key:list", "--team", id])];
+      assert.equal(keys[0].for_list, list);
+      assert.match(stdout, new RegExp(`^${key.id} .* ${list} +newsletters:write$`, "m"));
+    });
+
     it("rotates and revokes keys with immediate effect", async () => {
       const { key } = await json(["key:mint", "--team", id, "--name", "k", "--scopes", "lists:read"]);
       const { key: next } = await json(["key:rotate", "--team", id, "--key", key.id]);

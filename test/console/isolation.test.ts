@@ -119,6 +119,7 @@ const SAMPLES: Record<string, Sample> = {
   "accounts.webhooks.body": ({ webhook, delivery }) => ({ params: { webhookId: webhook, deliveryId: delivery } }),
   "team.changeRole": ({ member }) => ({ body: { member_id: member, role: "VIEWER" } }),
   "team.removeMember": ({ member }) => ({ body: { member_id: member } }),
+  "team.mintKey": ({ list }) => ({ body: { name: "Key", scopes: ["newsletters:write"], for_list_id: list } }),
   "team.rotateKey": ({ apiKey }) => ({ body: { key_id: apiKey, grace_hours: 0 } }),
   "team.revokeKey": ({ apiKey }) => ({ body: { key_id: apiKey } }),
   "overview.gates": ({ newsletter }) => ({ body: { kind: "newsletter", id: newsletter } }),

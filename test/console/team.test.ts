@@ -114,6 +114,26 @@ describe("Keys in the console", () => {
   });
 });
 
+describe("A key for a list in the console", () => {
+  it("is made by an ADMIN for a list of the environment, and shown with it", async () => {
+    const { em, team, owner, keys } = await makeTeam();
+    const list = (await api(keys.live).post("/lists", { name: "Readers" })).body.data.id;
+    const ofTeam = async (memberId: string, environment: "LIVE" | "TEST") =>
+      (await consoleClient(await signIn(memberId), team.id, environment)).app.team;
+    const live = await ofTeam(owner.id, "LIVE");
+    const body = { name: "Weekly", scopes: ["newsletters:write" as const], for_list_id: list };
+    const { id, secret } = (await live.mintKey.mutate({ body })).data;
+    const shown = (await live.keys.query({ query: { state: "working" } })).data.keys;
+    assert.equal(shown.find((key) => key.id === id)?.for_list_id, list);
+    assert.deepEqual((await api(secret).post("/newsletters", { name: "Issue" })).body.data.lists, [list]);
+    const test = await ofTeam(owner.id, "TEST");
+    assert.equal(await refusalCodeOf(test.mintKey.mutate({ body })), "not_found");
+    const editor = await makeMember(em, team.id, "EDITOR");
+    const byEditor = await ofTeam(editor.id, "LIVE");
+    assert.equal(await refusalCodeOf(byEditor.mintKey.mutate({ body })), "role_insufficient");
+  });
+});
+
 describe("Settings in the console", () => {
   it("are read by every member and changed by an ADMIN", async () => {
     const { team, owner } = await makeTeam();

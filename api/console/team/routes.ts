@@ -17,7 +17,7 @@ import { ApiError } from "../../../domain/errors.ts";
 import { changeMember, changeTeam, inviteMember } from "../../../domain/teams/teams.ts";
 import type { RequestContext } from "../../context.ts";
 import { address, name } from "../../fields.ts";
-import { idParamOf, router } from "../../rest/route.ts";
+import { idParam, idParamOf, router } from "../../rest/route.ts";
 import { bodyOf, consoleMutation, consoleQuery, noInput } from "../procedure.ts";
 
 /** Ended keys that the list shows, the newest first. */
@@ -80,6 +80,7 @@ const presentKey = (key: ApiKey) => ({
   send_domains: key.sendDomains,
   daily_send_cap: key.dailySendCap,
   requires_approval: key.requiresApproval,
+  for_list_id: key.forListId ?? null,
   expires_at: key.expiresAt?.toISOString() ?? null,
   created_at: key.createdAt.toISOString(),
   is_of_console: key.forSessions,
@@ -118,6 +119,7 @@ const mint = consoleMutation(
         scopes: z.array(z.enum(SCOPES)).min(1),
         send_domains: z.array(z.string()).default([]),
         daily_send_cap: z.int().optional(),
+        for_list_id: idParam.nullable().default(null),
         expires_at: future.default(null),
       }),
     ),
@@ -128,6 +130,7 @@ const mint = consoleMutation(
       ...ctx.tenant,
       ...{ memberId: ctx.access.caller.memberId, name: body.name, scopes: body.scopes, sendDomains: body.send_domains },
       ...(body.daily_send_cap !== undefined && { dailySendCap: body.daily_send_cap }),
+      forListId: body.for_list_id,
       expiresAt: body.expires_at === null ? null : new Date(body.expires_at),
     };
     return presentMinted(await mintKey(ctx.em, ctx.vault, grant, ctx.env.MAX_API_KEYS));

@@ -3,7 +3,7 @@ import { type RawBuilder, sql } from "kysely";
 import { EmailAccount } from "../../../db/entities/account.ts";
 import { List } from "../../../db/entities/audience.ts";
 import { Campaign, Newsletter, type ResourceType } from "../../../db/entities/send.ts";
-import { type EntityManager, kysely, type Tenant, tenantOf } from "../../../db/orm.ts";
+import { type EntityManager, kysely, ofTenant, type Tenant, tenantOf } from "../../../db/orm.ts";
 import { touchNewsletters } from "../../audience/lists.ts";
 import { lockSegment } from "../../audience/segments/segments.ts";
 import { ApiError, notFound, orNotFound } from "../../errors.ts";
@@ -186,6 +186,13 @@ export async function attachList(em: EntityManager, newsletterId: string, listId
     .executeTakeFirst();
   if (numInsertedOrUpdatedRows) await touchNewsletters(em, tenantOf(em), [newsletterId]);
 }
+
+/** Lets a new newsletter target the list that its key was made for, unless that was deleted. */
+export const attachListOfKey = (em: EntityManager, tenant: Tenant, newsletterId: string, keyId: string) =>
+  // The lock prevents the list's deletion until the newsletter is committed.
+  sql`insert into newsletter_lists (newsletter_id, list_id)
+    select ${newsletterId}, l.id from api_keys k join lists l on l.id = k.for_list_id and ${ofTenant(tenant, "l")}
+    where k.id = ${keyId} and ${ofTenant(tenant, "k")} for share of l`.execute(kysely(em));
 
 /** @throws {ApiError} `not_found` when it was not targeted; `resource_state_invalid` unless a draft */
 export async function detachList(em: EntityManager, newsletterId: string, listId: string): Promise<void> {

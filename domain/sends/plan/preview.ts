@@ -187,6 +187,7 @@ async function insertPreview(
     cap_used_today: cap.usedToday,
     from_addresses: [...draft.fromAddresses],
     account_addresses: [...draft.accountAddresses],
+    target_ids: [...draft.targetIds],
     complaint_rate: complaintRate,
     other_key_at: null,
     expires_at: sql<string>`clock_timestamp() + make_interval(secs => ${TOKEN_LIFETIME_SECONDS})`,
