@@ -26,6 +26,7 @@ export const newslettersRouter = router({
     statuses: BROADCAST_STATUSES,
     limit: (env) => env.MAX_NEWSLETTERS,
     setInApp: "Its lists and its send days are set in the app; a key that is made for a list attaches that list.",
+    elsewhere: { lists: "lists are attached in the app, or by a key that is made for a list" },
     body: newsletterBody,
     patch: newsletterPatch,
     whole: { schema: newsletterWithRecipients, record: wholeNewsletterRecord },

@@ -79,6 +79,8 @@ export interface RouteMeta {
   description: string;
   /** Operations that follow from a success, by operationId, besides those on a record that it created. */
   links?: Readonly<Record<string, RouteLink>>;
+  /** Of fields that clients send although the body has none: how else their purpose is reached. */
+  elsewhere?: Readonly<Record<string, string>>;
   /** The body that the document asks for, where the route takes others to refuse them with a code of their own. */
   documentedBody?: z.ZodType;
   /** The codes it can answer beyond those any route can. */

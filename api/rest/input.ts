@@ -96,7 +96,9 @@ function unknownParameter(key: string, isList: boolean): [code: ErrorCode, probl
   return ["unsupported_parameter", "is not a parameter of this endpoint"];
 }
 
-function* problemsOf(issue: z.core.$ZodIssue, isList: boolean): Generator<Problem> {
+type Elsewhere = RouteDefinition["elsewhere"];
+
+function* problemsOf(issue: z.core.$ZodIssue, isList: boolean, elsewhere: Elsewhere = {}): Generator<Problem> {
   const [part, ...path] = issue.path;
   const param = paramName(path);
   if (issue.code === "unrecognized_keys") {
@@ -106,7 +108,8 @@ function* problemsOf(issue: z.core.$ZodIssue, isList: boolean): Generator<Proble
         part === "query"
           ? unknownParameter(key, isList)
           : (["validation_failed", "is not a field of this request"] as const);
-      yield { code, param: name, message: `${name} ${problem}; leave it out` };
+      const hint = part === "body" && Object.hasOwn(elsewhere, key) ? `: ${elsewhere[key]}` : "";
+      yield { code, param: name, message: `${name} ${problem}; leave it out${hint}` };
     }
   } else if (part === "body" && param === undefined) {
     yield { code: "validation_failed", param, message: "The body must be a JSON object" };
@@ -116,19 +119,19 @@ function* problemsOf(issue: z.core.$ZodIssue, isList: boolean): Generator<Proble
 }
 
 /** The first problems of a request: those of its path, then of its query, then of its body. */
-function* inOrder(issues: readonly z.core.$ZodIssue[], isList: boolean): Generator<Problem> {
+function* inOrder(issues: readonly z.core.$ZodIssue[], isList: boolean, elsewhere: Elsewhere): Generator<Problem> {
   for (const part of PARTS) {
-    for (const issue of issues) if (issue.path[0] === part) yield* problemsOf(issue, isList);
+    for (const issue of issues) if (issue.path[0] === part) yield* problemsOf(issue, isList, elsewhere);
   }
 }
 
 /** The refusal of a request with these issues: the code of the first (path, then query, then body), a sentence each. */
-function issuesRefusal(issues: readonly z.core.$ZodIssue[], isList: boolean): ApiError {
+function issuesRefusal(issues: readonly z.core.$ZodIssue[], isList = false, elsewhere?: Elsewhere): ApiError {
   let first: Problem | undefined;
   let looked = 0;
   const sentences = new Set<string>();
   // A request may have 50,000 problems: no more of them are put into words than the message names.
-  for (const problem of inOrder(issues, isList)) {
+  for (const problem of inOrder(issues, isList, elsewhere)) {
     first ??= problem;
     looked++;
     sentences.add(`${problem.message}.`);
@@ -168,10 +171,7 @@ export function parseItem<S extends z.ZodType>(schema: S, item: unknown, path: r
   refuseUnstorable(item, place);
   const result = schema.safeParse(item, { error: describeIssue });
   if (result.success) return result.data;
-  throw issuesRefusal(
-    result.error.issues.map((issue) => ({ ...issue, path: [...place, ...issue.path] })),
-    false,
-  );
+  throw issuesRefusal(result.error.issues.map((issue) => ({ ...issue, path: [...place, ...issue.path] })));
 }
 
 /** Values of a body on every level: objects, arrays, strings, numbers and literals; some more than `most` when there are more. */
@@ -190,9 +190,11 @@ function countValues(value: unknown, most: number, depth = 0): number {
  * The input parser of a route's procedure, and the one place where zod's issues become the API's message.
  * @throws {ApiError} from the parser
  */
-export function parserOf(definition: Pick<RouteDefinition, "input" | "output" | "itemsIn">): (raw: unknown) => unknown {
+export function parserOf(
+  definition: Pick<RouteDefinition, "input" | "output" | "itemsIn" | "elsewhere">,
+): (raw: unknown) => unknown {
   const schema = completeInput(definition.input);
-  const { itemsIn } = definition;
+  const { itemsIn, elsewhere } = definition;
   // Unknown parameters of a list have codes of their own.
   const isList = answersList(definition);
   return (raw) => {
@@ -206,6 +208,6 @@ export function parserOf(definition: Pick<RouteDefinition, "input" | "output" | 
     }
     const result = schema.safeParse(parts, { error: describeIssue });
     if (result.success) return result.data;
-    throw issuesRefusal(result.error.issues, isList);
+    throw issuesRefusal(result.error.issues, isList, elsewhere);
   };
 }

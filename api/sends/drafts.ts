@@ -14,6 +14,7 @@ import {
 } from "../../domain/sends/drafts/drafts.ts";
 import type { ResourceType } from "../../domain/sends/resource.ts";
 import { deleted } from "../fields.ts";
+import type { RouteMeta } from "../rest/definition.ts";
 import { defineList, MAX_PAGE_BYTES } from "../rest/list.ts";
 import { readRecord } from "../rest/record.ts";
 import { deleteImpact, idParamOf, impact, ok, paragraphs, route, router, updateImpact } from "../rest/route.ts";
@@ -51,6 +52,7 @@ interface DraftedKind<T extends Broadcast, Shown extends z.ZodType, Whole extend
   statuses: readonly BroadcastStatus[];
   /** A sentence about the parts that only the app sets. */
   setInApp: string;
+  elsewhere?: RouteMeta["elsewhere"];
   body: z.ZodType<WrittenContent>;
   patch: z.ZodType<Patch<WrittenContent>>;
   whole: ShownRecord<Whole>;
@@ -65,7 +67,7 @@ const fieldsOf = <Content extends Patch<WrittenContent>>({ from_name, from_email
 export function draftRouter<T extends Broadcast, Shown extends z.ZodType, Whole extends z.ZodType>(
   kind: DraftedKind<T, Shown, Whole>,
 ) {
-  const { type, noun, entity, shown } = kind;
+  const { type, noun, entity, shown, elsewhere = {} } = kind;
   const idParam = `${type}Id`;
   const table = `${type}s` as const;
   const path = `/${table}` as const;
@@ -102,6 +104,7 @@ export function draftRouter<T extends Broadcast, Shown extends z.ZodType, Whole 
       `\`subject\` and \`body\` are Liquid templates, which are checked here. A team has a limit of ${type}s, sent ones among them: one more is 409 \`resource_limit_reached\`. While too many templates of the team wait to be checked, the answer is 429 \`rate_limit_exceeded\`.`,
     ),
     errors: ["rate_limit_exceeded", "resource_limit_reached"],
+    elsewhere,
   })
     .input(z.strictObject({ body: kind.body }))
     .output(shown.schema)
@@ -109,12 +112,12 @@ export function draftRouter<T extends Broadcast, Shown extends z.ZodType, Whole 
     .mutation(async ({ ctx, input }) => {
       const fields = { ...fieldsOf(input.body), fromName: input.body.from_name };
       const draft = await createDraft(ctx.em, ctx.tenant, type, fields, kind.limit(ctx.env));
-      return ok(await readRecord(ctx.em, table, shown.record, draft.id), { impact: impact({ would_create: 1 }) });
-    });
-
       const { caller } = ctx.access;
       if (type === "newsletter" && caller.kind === "api_key")
         await attachListOfKey(ctx.em, ctx.tenant, draft.id, caller.id);
+      return ok(await readRecord(ctx.em, table, shown.record, draft.id), { impact: impact({ would_create: 1 }) });
+    });
+
   const retrieve = route(`GET ${onePath}`, {
     scope: scopes.read,
     isHeavy: true,
@@ -133,6 +136,7 @@ export function draftRouter<T extends Broadcast, Shown extends z.ZodType, Whole 
     description:
       "Changes the fields that the body holds and leaves the others as they are. Only a `DRAFT` can be changed; in another status the answer is 409 `resource_state_invalid`. A change makes the tokens of earlier previews void.",
     errors: ["rate_limit_exceeded", "resource_state_invalid"],
+    elsewhere,
   })
     .input(z.strictObject({ params, body: kind.patch }))
     .output(shown.schema)

@@ -83,6 +83,18 @@ describe("Newsletters", () => {
     }
   });
 
+  it("refuses `lists`, and says how lists are attached", async () => {
+    const draft = await make();
+    const lists = ["list_x"];
+    for (const answer of [
+      await client.post("/newsletters", { name: "n", lists }),
+      await client.patch(`/newsletters/${draft.id}`, { lists }),
+    ]) {
+      assertFieldRefused(answer, "lists");
+      assert.match(answer.body.error.message, /lists are attached in the app, or by a key that is made for a list\.$/);
+    }
+  });
+
   for (const [what, fields, param] of [
     ["no name", { name: undefined }, "name"],
     ["a name of 201 characters", { name: "x".repeat(201) }, "name"],
