@@ -579,71 +579,71 @@ export type ContactUpsert = {
   /** An email address; it is trimmed and lower-cased. */
   email: string;
   /** The name; spaces around it are removed, and an empty text is null. */
-  first_name?: string | null;
+  first_name?: string | null | undefined;
   /** The name; spaces around it are removed, and an empty text is null. */
-  last_name?: string | null;
+  last_name?: string | null | undefined;
   /** Values of the team's custom fields by name, each of the type that the app declared: a text of one line, a number, `true` or `false`, or a date such as `2026-01-31`. Spaces around a text are removed. A field that is left out stays as it is, and `null` or an empty text takes its value away. A number beyond ±9007199254740991 is refused, because it would not be kept exactly: declare a text field for such numbers. */
-  fields?: Record<string, string | number | boolean | null>;
+  fields?: Record<string, string | number | boolean | null> | undefined;
 };
 
 export type CreateCampaignBody = {
   /** The name; spaces around it are removed. */
   name: string;
   /** The subject, a Liquid template of one line. */
-  subject?: string | null;
+  subject?: string | null | undefined;
   /** The name in From. */
-  from_name?: string | null;
+  from_name?: string | null | undefined;
   /** The HTML, a Liquid template. Merge tags: `email`, `first_name`, `last_name`, `list_name`, `unsubscribe_url`, and `fields.NAME` for a custom field (`list_name` is empty). Every mail gets a link to unsubscribe. At most 1048576 bytes in UTF-8. */
-  body?: string | null;
+  body?: string | null | undefined;
 };
 
 export type CreateContactBody = {
   /** An email address; it is trimmed and lower-cased. */
   email: string;
   /** The name; spaces around it are removed, and an empty text is null. */
-  first_name?: string | null;
+  first_name?: string | null | undefined;
   /** The name; spaces around it are removed, and an empty text is null. */
-  last_name?: string | null;
+  last_name?: string | null | undefined;
   /** Values of the team's custom fields by name, each of the type that the app declared: a text of one line, a number, `true` or `false`, or a date such as `2026-01-31`. Spaces around a text are removed. A field that is left out stays as it is, and `null` or an empty text takes its value away. A number beyond ±9007199254740991 is refused, because it would not be kept exactly: declare a text field for such numbers. */
-  fields?: Record<string, string | number | boolean | null>;
+  fields?: Record<string, string | number | boolean | null> | undefined;
 };
 
 export type CreateListBody = {
   /** The name; spaces around it are removed. */
   name: string;
   /** `SINGLE`: a subscription starts `CONFIRMED`. `DOUBLE`: it starts `PENDING` until the subscriber confirms. */
-  optin?: "SINGLE" | "DOUBLE";
+  optin?: "SINGLE" | "DOUBLE" | undefined;
   /** A note for the team. */
-  description?: string | null;
+  description?: string | null | undefined;
 };
 
 export type CreateNewsletterBody = {
   /** The name; spaces around it are removed. */
   name: string;
   /** The subject, a Liquid template of one line. */
-  subject?: string | null;
+  subject?: string | null | undefined;
   /** The address in From. The sending account must be allowed to use it. */
-  from_email?: string | null;
+  from_email?: string | null | undefined;
   /** The name in From. */
-  from_name?: string | null;
+  from_name?: string | null | undefined;
   /** The HTML, a Liquid template. Merge tags: `email`, `first_name`, `last_name`, `list_name`, `unsubscribe_url`. Every mail gets a link to unsubscribe. At most 1048576 bytes in UTF-8. */
-  body?: string | null;
+  body?: string | null | undefined;
 };
 
 export type CreateSubscriberBody = {
   /** An email address; it is trimmed and lower-cased. */
   email: string;
   /** The name; spaces around it are removed, and an empty text is null. */
-  first_name?: string | null;
+  first_name?: string | null | undefined;
   /** The name; spaces around it are removed, and an empty text is null. */
-  last_name?: string | null;
+  last_name?: string | null | undefined;
 };
 
 export type CreateSuppressionsBody = {
   /** Addresses; they are trimmed and lower-cased. */
   emails: Array<string>;
   /** The other reasons are written by the service. */
-  reason?: "MANUAL";
+  reason?: "MANUAL" | undefined;
 };
 
 export type CreateWebhookBody = {
@@ -686,11 +686,11 @@ export type CreateWebhookBody = {
     | "account.recovered"
   >;
   /** The name; spaces around it are removed. */
-  name?: string;
+  name?: string | undefined;
   /** A note for the team. */
-  description?: string | null;
+  description?: string | null | undefined;
   /** Headers that are sent with every delivery. Their values are never shown again. */
-  headers?: Record<string, string>;
+  headers?: Record<string, string> | undefined;
 };
 
 /** The answer to the deletion of a record. */
@@ -1426,49 +1426,51 @@ export type ReplayWebhookDeliveriesBody = {
   /** Deliveries that were made then or later. */
   since: string;
   /** Deliveries that were made before then. Now unless given. */
-  until?: string;
+  until?: string | undefined;
   /** Types of their events; every type when it is empty. */
-  event_types?: Array<
-    | "contact.created"
-    | "contact.updated"
-    | "contact.deleted"
-    | "subscriber.created"
-    | "subscriber.updated"
-    | "subscriber.deleted"
-    | "subscription.created"
-    | "subscription.confirmed"
-    | "subscription.removed"
-    | "newsletter.scheduled"
-    | "newsletter.started"
-    | "newsletter.paused"
-    | "newsletter.completed"
-    | "newsletter.cancelled"
-    | "campaign.scheduled"
-    | "campaign.started"
-    | "campaign.paused"
-    | "campaign.completed"
-    | "campaign.cancelled"
-    | "sequence.entered"
-    | "sequence.completed"
-    | "sequence.left"
-    | "email.sent"
-    | "email.rejected"
-    | "email.bounced"
-    | "email.complained"
-    | "event.tracked"
-    | "suppression.added"
-    | "suppression.removed"
-    | "unsubscribe.created"
-    | "account.error"
-    | "account.recovered"
-  >;
+  event_types?:
+    | Array<
+        | "contact.created"
+        | "contact.updated"
+        | "contact.deleted"
+        | "subscriber.created"
+        | "subscriber.updated"
+        | "subscriber.deleted"
+        | "subscription.created"
+        | "subscription.confirmed"
+        | "subscription.removed"
+        | "newsletter.scheduled"
+        | "newsletter.started"
+        | "newsletter.paused"
+        | "newsletter.completed"
+        | "newsletter.cancelled"
+        | "campaign.scheduled"
+        | "campaign.started"
+        | "campaign.paused"
+        | "campaign.completed"
+        | "campaign.cancelled"
+        | "sequence.entered"
+        | "sequence.completed"
+        | "sequence.left"
+        | "email.sent"
+        | "email.rejected"
+        | "email.bounced"
+        | "email.complained"
+        | "event.tracked"
+        | "suppression.added"
+        | "suppression.removed"
+        | "unsubscribe.created"
+        | "account.error"
+        | "account.recovered"
+      >
+    | undefined;
   /** How they ended. */
-  statuses?: Array<"FAILED" | "BLOCKED">;
+  statuses?: Array<"FAILED" | "BLOCKED"> | undefined;
 };
 
 export type RotateWebhookSecretBody = {
   /** For how long the old secret signs beside the new one, in hours; 0 for one that leaked. */
-  overlap_hours?: number;
+  overlap_hours?: number | undefined;
 };
 
 export type SendCampaignBody = {
@@ -1775,7 +1777,8 @@ export type TestWebhookBody = {
     | "suppression.removed"
     | "unsubscribe.created"
     | "account.error"
-    | "account.recovered";
+    | "account.recovered"
+    | undefined;
 };
 
 /** An open or a click. */
@@ -1829,33 +1832,33 @@ export type UnsubscribeCreatedEvent = {
 
 export type UpdateCampaignBody = {
   /** The name; spaces around it are removed. */
-  name?: string;
+  name?: string | undefined;
   /** The subject, a Liquid template of one line. */
-  subject?: string | null;
+  subject?: string | null | undefined;
   /** The name in From. */
-  from_name?: string | null;
+  from_name?: string | null | undefined;
   /** The HTML, a Liquid template. Merge tags: `email`, `first_name`, `last_name`, `list_name`, `unsubscribe_url`, and `fields.NAME` for a custom field (`list_name` is empty). Every mail gets a link to unsubscribe. At most 1048576 bytes in UTF-8. */
-  body?: string | null;
+  body?: string | null | undefined;
 };
 
 export type UpdateContactBody = {
   /** An email address; it is trimmed and lower-cased. */
-  email?: string;
+  email?: string | undefined;
   /** The name; spaces around it are removed, and an empty text is null. */
-  first_name?: string | null;
+  first_name?: string | null | undefined;
   /** The name; spaces around it are removed, and an empty text is null. */
-  last_name?: string | null;
+  last_name?: string | null | undefined;
   /** Values of the team's custom fields by name, each of the type that the app declared: a text of one line, a number, `true` or `false`, or a date such as `2026-01-31`. Spaces around a text are removed. A field that is left out stays as it is, and `null` or an empty text takes its value away. A number beyond ±9007199254740991 is refused, because it would not be kept exactly: declare a text field for such numbers. */
-  fields?: Record<string, string | number | boolean | null>;
+  fields?: Record<string, string | number | boolean | null> | undefined;
 };
 
 export type UpdateListBody = {
   /** The name; spaces around it are removed. */
-  name?: string;
+  name?: string | undefined;
   /** `SINGLE`: a subscription starts `CONFIRMED`. `DOUBLE`: it starts `PENDING` until the subscriber confirms. */
-  optin?: "SINGLE" | "DOUBLE";
+  optin?: "SINGLE" | "DOUBLE" | undefined;
   /** A note for the team. */
-  description?: string | null;
+  description?: string | null | undefined;
 };
 
 export type UpdateListSubscriberBody = {
@@ -1865,73 +1868,75 @@ export type UpdateListSubscriberBody = {
 
 export type UpdateNewsletterBody = {
   /** The name; spaces around it are removed. */
-  name?: string;
+  name?: string | undefined;
   /** The subject, a Liquid template of one line. */
-  subject?: string | null;
+  subject?: string | null | undefined;
   /** The address in From. The sending account must be allowed to use it. */
-  from_email?: string | null;
+  from_email?: string | null | undefined;
   /** The name in From. */
-  from_name?: string | null;
+  from_name?: string | null | undefined;
   /** The HTML, a Liquid template. Merge tags: `email`, `first_name`, `last_name`, `list_name`, `unsubscribe_url`. Every mail gets a link to unsubscribe. At most 1048576 bytes in UTF-8. */
-  body?: string | null;
+  body?: string | null | undefined;
 };
 
 export type UpdateSubscriberBody = {
   /** An email address; it is trimmed and lower-cased. */
-  email?: string;
+  email?: string | undefined;
   /** The name; spaces around it are removed, and an empty text is null. */
-  first_name?: string | null;
+  first_name?: string | null | undefined;
   /** The name; spaces around it are removed, and an empty text is null. */
-  last_name?: string | null;
+  last_name?: string | null | undefined;
 };
 
 export type UpdateWebhookBody = {
   /** A URL that is reachable from the public Internet. */
-  url?: string;
+  url?: string | undefined;
   /** Names of events; `*` stands for every event there is now. */
-  events?: Array<
-    | "*"
-    | "contact.created"
-    | "contact.updated"
-    | "contact.deleted"
-    | "subscriber.created"
-    | "subscriber.updated"
-    | "subscriber.deleted"
-    | "subscription.created"
-    | "subscription.confirmed"
-    | "subscription.removed"
-    | "newsletter.scheduled"
-    | "newsletter.started"
-    | "newsletter.paused"
-    | "newsletter.completed"
-    | "newsletter.cancelled"
-    | "campaign.scheduled"
-    | "campaign.started"
-    | "campaign.paused"
-    | "campaign.completed"
-    | "campaign.cancelled"
-    | "sequence.entered"
-    | "sequence.completed"
-    | "sequence.left"
-    | "email.sent"
-    | "email.rejected"
-    | "email.bounced"
-    | "email.complained"
-    | "event.tracked"
-    | "suppression.added"
-    | "suppression.removed"
-    | "unsubscribe.created"
-    | "account.error"
-    | "account.recovered"
-  >;
+  events?:
+    | Array<
+        | "*"
+        | "contact.created"
+        | "contact.updated"
+        | "contact.deleted"
+        | "subscriber.created"
+        | "subscriber.updated"
+        | "subscriber.deleted"
+        | "subscription.created"
+        | "subscription.confirmed"
+        | "subscription.removed"
+        | "newsletter.scheduled"
+        | "newsletter.started"
+        | "newsletter.paused"
+        | "newsletter.completed"
+        | "newsletter.cancelled"
+        | "campaign.scheduled"
+        | "campaign.started"
+        | "campaign.paused"
+        | "campaign.completed"
+        | "campaign.cancelled"
+        | "sequence.entered"
+        | "sequence.completed"
+        | "sequence.left"
+        | "email.sent"
+        | "email.rejected"
+        | "email.bounced"
+        | "email.complained"
+        | "event.tracked"
+        | "suppression.added"
+        | "suppression.removed"
+        | "unsubscribe.created"
+        | "account.error"
+        | "account.recovered"
+      >
+    | undefined;
   /** The name; spaces around it are removed. */
-  name?: string;
+  name?: string | undefined;
   /** A note for the team. */
-  description?: string | null;
+  description?: string | null | undefined;
   /** Headers that are sent with every delivery. Their values are never shown again. */
-  headers?: Record<string, string>;
+  headers?: Record<string, string> | undefined;
   /** False stops the deliveries, true starts them again. */
-  active?: boolean;
+  active?: boolean | undefined;
 };
 
 export type UpsertContactsBody = {
@@ -2204,126 +2209,136 @@ export type WebhookEvent = WebhookEvents[keyof WebhookEvents];
 
 export type ListListsQuery = {
   /** Records of a page at most. */
-  limit?: number;
+  limit?: number | undefined;
   /** `meta.next_cursor` of the page before, with all other parameters as they were. */
-  cursor?: string;
+  cursor?: string | undefined;
   /** Newest first, or oldest first. */
-  order?: "asc" | "desc";
+  order?: "asc" | "desc" | undefined;
   /** The time that the records are sorted by. */
-  sort?: "updated_at" | "created_at";
+  sort?: "updated_at" | "created_at" | undefined;
   /** Only records that were changed at that time or later: `synced_through` of the previous run. */
-  updated_since?: string;
+  updated_since?: string | undefined;
 };
 
 export type ListSubscribersQuery = {
   /** Records of a page at most. */
-  limit?: number;
+  limit?: number | undefined;
   /** `meta.next_cursor` of the page before, with all other parameters as they were. */
-  cursor?: string;
+  cursor?: string | undefined;
   /** Newest first, or oldest first. */
-  order?: "asc" | "desc";
+  order?: "asc" | "desc" | undefined;
   /** The time that the records are sorted by. */
-  sort?: "updated_at" | "created_at";
+  sort?: "updated_at" | "created_at" | undefined;
   /** Only records that were changed at that time or later: `synced_through` of the previous run. */
-  updated_since?: string;
+  updated_since?: string | undefined;
   /** Only records of this address. */
-  email?: string;
+  email?: string | undefined;
 };
 
 export type ListContactsQuery = {
   /** Records of a page at most. */
-  limit?: number;
+  limit?: number | undefined;
   /** `meta.next_cursor` of the page before, with all other parameters as they were. */
-  cursor?: string;
+  cursor?: string | undefined;
   /** Newest first, or oldest first. */
-  order?: "asc" | "desc";
+  order?: "asc" | "desc" | undefined;
   /** The time that the records are sorted by. */
-  sort?: "updated_at" | "created_at";
+  sort?: "updated_at" | "created_at" | undefined;
   /** Only records that were changed at that time or later: `synced_through` of the previous run. */
-  updated_since?: string;
+  updated_since?: string | undefined;
   /** Only records of this address. */
-  email?: string;
+  email?: string | undefined;
   /** `INVALID` while the address is suppressed by a hard bounce: no campaign mails it. */
-  email_status?: "ACTIVE" | "INVALID";
+  email_status?: "ACTIVE" | "INVALID" | undefined;
 };
 
 export type ListNewslettersQuery = {
   /** Records of a page at most. */
-  limit?: number;
+  limit?: number | undefined;
   /** `meta.next_cursor` of the page before, with all other parameters as they were. */
-  cursor?: string;
+  cursor?: string | undefined;
   /** Newest first, or oldest first. */
-  order?: "asc" | "desc";
+  order?: "asc" | "desc" | undefined;
   /** The time that the records are sorted by. */
-  sort?: "updated_at" | "created_at";
+  sort?: "updated_at" | "created_at" | undefined;
   /** Only records that were changed at that time or later: `synced_through` of the previous run. */
-  updated_since?: string;
+  updated_since?: string | undefined;
   /** Only newsletters with this status. */
-  status?: "DRAFT" | "SCHEDULED" | "SENDING" | "PAUSED" | "SENT" | "CANCELLED" | "FAILED";
+  status?: "DRAFT" | "SCHEDULED" | "SENDING" | "PAUSED" | "SENT" | "CANCELLED" | "FAILED" | undefined;
 };
 
 export type ListCampaignsQuery = {
   /** Records of a page at most. */
-  limit?: number;
+  limit?: number | undefined;
   /** `meta.next_cursor` of the page before, with all other parameters as they were. */
-  cursor?: string;
+  cursor?: string | undefined;
   /** Newest first, or oldest first. */
-  order?: "asc" | "desc";
+  order?: "asc" | "desc" | undefined;
   /** The time that the records are sorted by. */
-  sort?: "updated_at" | "created_at";
+  sort?: "updated_at" | "created_at" | undefined;
   /** Only records that were changed at that time or later: `synced_through` of the previous run. */
-  updated_since?: string;
+  updated_since?: string | undefined;
   /** Only campaigns with this status. */
-  status?: "DRAFT" | "SCHEDULED" | "SENDING" | "PAUSED" | "SENT" | "CANCELLED" | "FAILED" | "ACTIVE" | "STOPPED";
+  status?:
+    | "DRAFT"
+    | "SCHEDULED"
+    | "SENDING"
+    | "PAUSED"
+    | "SENT"
+    | "CANCELLED"
+    | "FAILED"
+    | "ACTIVE"
+    | "STOPPED"
+    | undefined;
 };
 
 export type ListSuppressionsQuery = {
   /** Records of a page at most. */
-  limit?: number;
+  limit?: number | undefined;
   /** `meta.next_cursor` of the page before, with all other parameters as they were. */
-  cursor?: string;
+  cursor?: string | undefined;
   /** Newest first, or oldest first. */
-  order?: "asc" | "desc";
+  order?: "asc" | "desc" | undefined;
   /** The time that the records are sorted by. */
-  sort?: "updated_at" | "created_at";
+  sort?: "updated_at" | "created_at" | undefined;
   /** Only records that were changed at that time or later: `synced_through` of the previous run. */
-  updated_since?: string;
+  updated_since?: string | undefined;
   /** Only records of this address. */
-  email?: string;
+  email?: string | undefined;
   /** Only suppressions of this reason, in any case of its letters. */
-  reason?: string;
+  reason?: string | undefined;
 };
 
 export type ListUnsubscribesQuery = {
   /** Records of a page at most. */
-  limit?: number;
+  limit?: number | undefined;
   /** `meta.next_cursor` of the page before, with all other parameters as they were. */
-  cursor?: string;
+  cursor?: string | undefined;
   /** Newest first, or oldest first. */
-  order?: "asc" | "desc";
+  order?: "asc" | "desc" | undefined;
   /** The time that the records are sorted by. */
-  sort?: "unsubscribed_at" | "created_at";
+  sort?: "unsubscribed_at" | "created_at" | undefined;
   /** Only records of this address. */
-  email?: string;
+  email?: string | undefined;
   /** Only opt-outs of this source. */
-  source?: string;
+  source?: string | undefined;
   /** Only opt-outs from a mail of this newsletter or campaign. */
-  campaign_id?: string;
+  campaign_id?: string | undefined;
 };
 
 export type ListAccountsQuery = {
   /** Records of a page at most. */
-  limit?: number;
+  limit?: number | undefined;
   /** `meta.next_cursor` of the page before, with all other parameters as they were. */
-  cursor?: string;
+  cursor?: string | undefined;
   /** Newest first, or oldest first. */
-  order?: "asc" | "desc";
+  order?: "asc" | "desc" | undefined;
   /** The time that the records are sorted by. */
-  sort?: "updated_at" | "created_at";
+  sort?: "updated_at" | "created_at" | undefined;
   /** Only records that were changed at that time or later: `synced_through` of the previous run. */
-  updated_since?: string;
+  updated_since?: string | undefined;
   /** Only accounts with this status. */
-  status?: "PENDING" | "ACTIVE" | "ERROR" | "SUSPENDED" | "REVOKED";
+  status?: "PENDING" | "ACTIVE" | "ERROR" | "SUSPENDED" | "REVOKED" | undefined;
   /** Only accounts of this provider. */
   provider?:
     | "GOOGLE"
@@ -2336,83 +2351,104 @@ export type ListAccountsQuery = {
     | "SMTP_RESEND"
     | "SMTP_SENDGRID"
     | "SMTP_SPARKPOST"
-    | "SMTP_OTHER";
+    | "SMTP_OTHER"
+    | undefined;
 };
 
 export type ListWebhooksQuery = {
   /** Records of a page at most. */
-  limit?: number;
+  limit?: number | undefined;
   /** `meta.next_cursor` of the page before, with all other parameters as they were. */
-  cursor?: string;
+  cursor?: string | undefined;
   /** Newest first, or oldest first. */
-  order?: "asc" | "desc";
+  order?: "asc" | "desc" | undefined;
   /** The time that the records are sorted by. */
-  sort?: "updated_at" | "created_at";
+  sort?: "updated_at" | "created_at" | undefined;
   /** Only records that were changed at that time or later: `synced_through` of the previous run. */
-  updated_since?: string;
+  updated_since?: string | undefined;
   /** Only active endpoints, or only inactive ones. */
-  active?: boolean;
+  active?: boolean | undefined;
   /** Only endpoints that subscribe to this event. */
-  event?: string;
+  event?: string | undefined;
 };
 
 export type RetrieveAnalyticsOverviewQuery = {
   /** The first day, in UTC. A range holds at most 366 days. */
-  from?: string;
+  from?: string | undefined;
   /** The last day, in UTC; today unless given. */
-  to?: string;
+  to?: string | undefined;
   /** Only figures of this newsletter or campaign. */
-  resource_id?: string;
+  resource_id?: string | undefined;
 };
 
 export type ListListSubscribersQuery = {
   /** Records of a page at most. */
-  limit?: number;
+  limit?: number | undefined;
   /** `meta.next_cursor` of the page before, with all other parameters as they were. */
-  cursor?: string;
+  cursor?: string | undefined;
   /** Newest first, or oldest first. */
-  order?: "asc" | "desc";
+  order?: "asc" | "desc" | undefined;
   /** The time that the records are sorted by. */
-  sort?: "updated_at" | "created_at";
+  sort?: "updated_at" | "created_at" | undefined;
   /** Only records that were changed at that time or later: `synced_through` of the previous run. */
-  updated_since?: string;
+  updated_since?: string | undefined;
   /** Only subscriptions with this status. */
-  status?: "PENDING" | "CONFIRMED" | "UNSUBSCRIBED";
+  status?: "PENDING" | "CONFIRMED" | "UNSUBSCRIBED" | undefined;
 };
 
 export type ListNewsletterRecipientsQuery = {
   /** Records of a page at most. */
-  limit?: number;
+  limit?: number | undefined;
   /** `meta.next_cursor` of the page before, with all other parameters as they were. */
-  cursor?: string;
+  cursor?: string | undefined;
   /** From the last recipient of the send to the first, or from the first to the last. */
-  order?: "asc" | "desc";
+  order?: "asc" | "desc" | undefined;
   /** Only recipients with this status. */
-  status?: "QUEUED" | "SENDING" | "SENT" | "REJECTED" | "DEFERRED" | "UNKNOWN" | "EXPIRED" | "SUPPRESSED" | "CANCELLED";
+  status?:
+    | "QUEUED"
+    | "SENDING"
+    | "SENT"
+    | "REJECTED"
+    | "DEFERRED"
+    | "UNKNOWN"
+    | "EXPIRED"
+    | "SUPPRESSED"
+    | "CANCELLED"
+    | undefined;
 };
 
 export type ListCampaignRecipientsQuery = {
   /** Records of a page at most. */
-  limit?: number;
+  limit?: number | undefined;
   /** `meta.next_cursor` of the page before, with all other parameters as they were. */
-  cursor?: string;
+  cursor?: string | undefined;
   /** From the last recipient of the send to the first, or from the first to the last. */
-  order?: "asc" | "desc";
+  order?: "asc" | "desc" | undefined;
   /** Only recipients with this status. */
-  status?: "QUEUED" | "SENDING" | "SENT" | "REJECTED" | "DEFERRED" | "UNKNOWN" | "EXPIRED" | "SUPPRESSED" | "CANCELLED";
+  status?:
+    | "QUEUED"
+    | "SENDING"
+    | "SENT"
+    | "REJECTED"
+    | "DEFERRED"
+    | "UNKNOWN"
+    | "EXPIRED"
+    | "SUPPRESSED"
+    | "CANCELLED"
+    | undefined;
 };
 
 export type ListWebhookDeliveriesQuery = {
   /** Records of a page at most. */
-  limit?: number;
+  limit?: number | undefined;
   /** `meta.next_cursor` of the page before, with all other parameters as they were. */
-  cursor?: string;
+  cursor?: string | undefined;
   /** Newest first, or oldest first. */
-  order?: "asc" | "desc";
+  order?: "asc" | "desc" | undefined;
   /** Only deliveries with this status. */
-  status?: "PENDING" | "SUCCEEDED" | "FAILED" | "RETRYING" | "BLOCKED";
+  status?: "PENDING" | "SUCCEEDED" | "FAILED" | "RETRYING" | "BLOCKED" | undefined;
   /** Only attempts with which their delivery has ended, or only the others. */
-  final?: boolean;
+  final?: boolean | undefined;
 };
 
 export class MeResource {

@@ -11,7 +11,7 @@ import { type Delivery, verifyWebhook } from "./webhooks.ts";
 export class Mailkeel extends Resources {
   /** @throws {MailkeelError} for options that no request can be made with */
   constructor(options: ClientOptions) {
-    super(new Transport({ serviceVersion: SERVICE_VERSION, ...options }));
+    super(new Transport({ ...options, serviceVersion: options.serviceVersion ?? SERVICE_VERSION }));
   }
 
   /**

@@ -5,8 +5,8 @@ import type { Page } from "./transport.ts";
 const LARGEST_PAGE = 100;
 
 interface PageQuery {
-  cursor?: string;
-  limit?: number;
+  cursor?: string | undefined;
+  limit?: number | undefined;
 }
 
 /** The first page of a list when it is awaited, and every record of the list when it is iterated over. */

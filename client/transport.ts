@@ -1,5 +1,3 @@
-import { randomUUID } from "node:crypto";
-import { setTimeout as delay } from "node:timers/promises";
 import { apiErrorOf, ConnectionError, type ErrorType, MailkeelError, TimeoutError } from "./errors.ts";
 import { isInFlight, mayRetry, retryDelayMs } from "./retry.ts";
 
@@ -11,6 +9,8 @@ const TOTAL_TIMEOUT_MS = 240_000;
 const MAX_RETRIES = 4;
 /** The rate limit's window: no shorter wait would do. */
 const MAX_RETRY_AFTER_MS = 60_000;
+/** A timer that is set to more ends at once. */
+const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
 export interface ClientOptions extends RequestOptions {
   /** `mk_live_…` or `mk_test_…`. */
@@ -20,32 +20,32 @@ export interface ClientOptions extends RequestOptions {
   /** With the version: `https://mail.example.com/api/v2`. */
   baseUrl: string;
   /** In place of the global `fetch`, for example to log requests. */
-  fetch?: typeof fetch;
+  fetch?: typeof fetch | undefined;
 }
 
 export interface RequestOptions {
   /** Ends the request, its retries and the waits between them; the signal's reason is thrown. */
-  signal?: AbortSignal;
-  /** The longest time of one try, in ms; 80,000 unless given. */
-  timeoutMs?: number;
+  signal?: AbortSignal | undefined;
+  /** The longest time of one try, in ms; 80,000 unless given. No timer is longer than 2^31 − 1 ms. */
+  timeoutMs?: number | undefined;
   /** The longest time of all tries and the waits between them, in ms; 240,000 unless given. */
-  totalTimeoutMs?: number;
+  totalTimeoutMs?: number | undefined;
   /** Tries after the first one; 4 unless given, 0 for none. */
-  maxRetries?: number;
+  maxRetries?: number | undefined;
   /** The longest Retry-After that is waited for, in ms; 60,000 unless given. After a longer one the refusal is thrown at once. */
-  maxRetryAfterMs?: number;
+  maxRetryAfterMs?: number | undefined;
   /** Dated version of the API, in place of the one that this client was made for. */
-  serviceVersion?: string;
+  serviceVersion?: string | undefined;
 }
 
 export interface WriteOptions extends RequestOptions {
   /** At most 255 printable ASCII characters. A random one is made for each call unless given. */
-  idempotencyKey?: string;
+  idempotencyKey?: string | undefined;
 }
 
 export interface DryRunOption {
   /** Checks and resolves the request, changes nothing and answers the impact that it would have. */
-  dryRun?: true;
+  dryRun?: true | undefined;
 }
 
 export interface Meta {
@@ -103,18 +103,21 @@ export class Transport {
   constructor(options: ClientOptions) {
     const { apiKey, accessToken, baseUrl } = options;
     if (Boolean(apiKey) === Boolean(accessToken)) throw new MailkeelError("Give either apiKey or accessToken.");
-    if (!URL.canParse(baseUrl)) throw new MailkeelError(`baseUrl is not a URL: ${baseUrl}`);
+    const problem = problemOfAddress(baseUrl);
+    if (problem !== undefined) throw new MailkeelError(`baseUrl ${problem}.`);
+    refuseTimeouts(options);
     this.#options = { ...options, baseUrl: baseUrl.replace(/\/+$/, "") };
   }
 
   /** Makes a request, again where it may be made again. @throws {ApiError | ConnectionError} the last one */
   async request<Result extends Answer<unknown>>(call: Call, given: WriteOptions & DryRunOption = {}): Promise<Result> {
-    const options = { ...this.#options, ...given };
+    const options = { ...this.#options, ...withoutUndefined(given) };
+    refuseTimeouts(options);
     const { maxRetries = MAX_RETRIES, maxRetryAfterMs = MAX_RETRY_AFTER_MS, signal } = options;
     const totalMs = options.totalTimeoutMs ?? TOTAL_TIMEOUT_MS;
     const until = performance.now() + totalMs;
-    const ended = anyOf([signal, AbortSignal.timeout(totalMs)]);
-    const request = requestOf(call, options, call.takesKey ? (given.idempotencyKey ?? randomUUID()) : undefined);
+    const ended = anyOf([signal, AbortSignal.timeout(timerMs(totalMs))]);
+    const request = requestOf(call, options, call.takesKey ? (given.idempotencyKey ?? crypto.randomUUID()) : undefined);
     const isRepeatable = call.method === "GET" || given.dryRun === true || request.idempotencyKey !== undefined;
     let failures = 0;
     for (let retry = 1; ; retry++) {
@@ -127,11 +130,44 @@ export class Transport {
         const waitMs = retryDelayMs(error, retry);
         const isTooLong = waitMs > maxRetryAfterMs || performance.now() + waitMs > until;
         if (isTooLong) throw error;
-        await delay(waitMs, undefined, { signal }).catch(() => signal?.throwIfAborted());
+        await delay(waitMs, signal);
+        signal?.throwIfAborted();
       }
     }
   }
 }
+
+/** @returns how an address of the API is wrong, as the rest of a sentence, without the address: it may hold a password */
+export function problemOfAddress(address: string): string | undefined {
+  const url = URL.canParse(address) ? new URL(address) : undefined;
+  if (!url || !/^https?:$/.test(url.protocol) || /[?#]/.test(address))
+    return "must be the address of the API, such as https://mail.example.com/api/v2";
+  return url.username + url.password === "" ? undefined : "must hold no user name and no password";
+}
+
+/** @throws {MailkeelError} for a time in which no request can be made */
+function refuseTimeouts({ timeoutMs = TIMEOUT_MS, totalTimeoutMs = TOTAL_TIMEOUT_MS }: RequestOptions): void {
+  for (const [name, ms] of Object.entries({ timeoutMs, totalTimeoutMs }))
+    if (!(ms > 0)) throw new MailkeelError(`${name} must be a number of milliseconds above 0.`);
+}
+
+/** To a caller, an option that is undefined is one that is not given. */
+const withoutUndefined = <Options extends object>(options: Options): Partial<Options> =>
+  Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined)) as Partial<Options>;
+
+const timerMs = (ms: number): number => Math.min(Math.ceil(ms), LONGEST_TIMER_MS);
+
+/** Ends early when the signal does. It leaves no listener behind: the signal may outlive many calls. */
+const delay = (ms: number, signal: AbortSignal | undefined): Promise<void> =>
+  new Promise((resolve) => {
+    const end = () => {
+      clearTimeout(timer);
+      signal?.removeEventListener("abort", end);
+      resolve();
+    };
+    const timer = setTimeout(end, timerMs(ms));
+    signal?.addEventListener("abort", end);
+  });
 
 interface PreparedRequest {
   /** For errors. It shows no id: that of a suppression is an address. */
@@ -169,7 +205,7 @@ async function exchange<Result extends Answer<unknown>>(
   { fetch: doFetch = fetch, timeoutMs = TIMEOUT_MS, signal }: ClientOptions,
   ended: AbortSignal,
 ): Promise<Result> {
-  const timeout = AbortSignal.timeout(timeoutMs);
+  const timeout = AbortSignal.timeout(timerMs(timeoutMs));
   let response: Response;
   let text: string;
   try {
@@ -191,7 +227,8 @@ const anyOf = (signals: readonly (AbortSignal | undefined)[]): AbortSignal =>
 export function reasonOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   const { cause } = error;
-  const code = cause instanceof Error && "code" in cause ? String(cause.code) : "";
+  // A DOMException has a number, which says nothing.
+  const code = cause instanceof Error && "code" in cause && typeof cause.code === "string" ? cause.code : "";
   return [error.message, code].filter((part) => part !== "").join(": ");
 }
 

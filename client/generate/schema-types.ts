@@ -52,7 +52,9 @@ function typeOfKind(type: string, schema: Schema): string {
 function objectType({ properties = {}, required = [], additionalProperties }: Schema): string {
   const fields = Object.entries(properties).map(([name, field]) => {
     const key = isName(name) ? name : literal(name);
-    return `${comment(field.description)}${key}${required.includes(name) ? "" : "?"}: ${typeOf(field)};`;
+    // The client takes undefined for not given, also from a project that tells them apart (exactOptionalPropertyTypes).
+    const type = required.includes(name) ? `: ${typeOf(field)}` : `?: ${typeOf(field)} | undefined`;
+    return `${comment(field.description)}${key}${type};`;
   });
   if (fields.length > 0) return `{\n${indent(fields.join("\n"))}\n}`;
   return typeof additionalProperties === "object"

@@ -101,7 +101,63 @@ describe("A request of the client", () => {
     assert.equal(headers?.["x-api-key"], undefined);
     assert.throws(() => clientOf({ apiKey: "" }), MailkeelError);
     assert.throws(() => clientOf({ accessToken: "x.y.z" }), MailkeelError);
-    assert.throws(() => clientOf({ baseUrl: "localhost" }), MailkeelError);
+  });
+
+  it("needs an address of HTTP without credentials and a query, and times above 0: else the constructor throws", async () => {
+    const { host, pathname } = new URL(proxy.baseUrl);
+    for (const baseUrl of [
+      ...["", "localhost", `${host}${pathname}`, `//me:secret@${host}${pathname}`, `ftp://${host}${pathname}`],
+      ...[`http://me:secret@${host}${pathname}`, `http://me@${host}`, `${proxy.baseUrl}?`, `${proxy.baseUrl}#x`],
+    ])
+      assert.throws(
+        () => clientOf({ baseUrl }),
+        (error) =>
+          error instanceof MailkeelError && /^baseUrl must /.test(error.message) && !/secret/.test(error.message),
+        baseUrl,
+      );
+    for (const name of ["timeoutMs", "totalTimeoutMs"])
+      for (const ms of [0, -1, Number.NaN]) {
+        const refused = { name: "MailkeelError", message: `${name} must be a number of milliseconds above 0.` };
+        assert.throws(() => clientOf({ [name]: ms }), refused);
+        await assert.rejects(mailkeel.me.retrieve({ [name]: ms }), refused);
+      }
+    assert.equal(proxy.requests.length, 0);
+  });
+
+  it("takes each time above 0, and one beyond those of a timer as the longest", async () => {
+    for (const ms of [2 ** 31 - 1, 2 ** 31, Infinity, 9_999.5])
+      for (const options of [{ timeoutMs: ms }, { totalTimeoutMs: ms }, { timeoutMs: ms, totalTimeoutMs: ms }]) {
+        await mailkeel.me.retrieve({ ...options, maxRetries: 0 });
+        await clientOf({ ...options, maxRetries: 0 }).me.retrieve();
+      }
+    // A wait that is longer than a timer does not end at once: the signal ends it.
+    proxy.next(refusal(429, "rate_limit_error", "rate_limit_exceeded", 30 * 86_400));
+    const abort = new AbortController();
+    const endless = { totalTimeoutMs: Infinity, maxRetryAfterMs: Infinity, signal: abort.signal };
+    const reason = new Error("the user has left");
+    const waiting = assert.rejects(mailkeel.me.retrieve(endless), reason);
+    await eventually(() => proxy.requests.length > 0, { what: "the request" });
+    for (let turn = 0; turn < 3; turn++) await mailkeel.me.retrieve();
+    assert.equal(proxy.requests.length, 4);
+    abort.abort(reason);
+    await waiting;
+  });
+
+  it("takes an option that is undefined as one that is not given", async () => {
+    const none = { serviceVersion: undefined, timeoutMs: undefined, totalTimeoutMs: undefined, maxRetries: undefined };
+    await clientOf({ ...none, fetch: undefined, signal: undefined }).lists.create(
+      { name: "Readers", description: undefined },
+      { ...none, idempotencyKey: undefined, dryRun: undefined },
+    );
+    assert.equal(proxy.requests[0]?.headers["service-version"], SERVICE_VERSION);
+    assert.match(String(proxy.requests[0]?.headers["idempotency-key"]), /^[\w-]{36}$/);
+    proxy.next("hang");
+    const hasty = clientOf({ timeoutMs: 100, maxRetries: 0 });
+    await failureOf(hasty.lists.list({}, { timeoutMs: undefined, maxRetries: undefined }), TimeoutError);
+    assert.equal(proxy.requests.length, 1);
+    const reason = new Error("stopped");
+    const stopped = clientOf({ signal: AbortSignal.abort(reason) });
+    await assert.rejects(stopped.me.retrieve({ signal: undefined }), reason);
   });
 
   it("that is refused by a record that exists gives its id", async () => {
