@@ -21,7 +21,7 @@ export async function openReceiver(mailkeel: Mailkeel, origin: string, events: E
     // A delivery to the endpoint of an earlier demo.
     if (header("webhook-id") !== endpoint?.id) return void response.writeHead(410).end();
     try {
-      const event = Mailkeel.unwrapWebhook({ body, signature: header("signature"), secret: endpoint.secret });
+      const event = await Mailkeel.unwrapWebhook({ body, signature: header("signature"), secret: endpoint.secret });
       received.set(event.id, event.type);
     } catch (error) {
       if (!(error instanceof WebhookSignatureError)) throw error;

@@ -14,11 +14,9 @@ export class Mailkeel extends Resources {
     super(new Transport({ ...options, serviceVersion: options.serviceVersion ?? SERVICE_VERSION }));
   }
 
-  /**
-   * The event of a delivery. @throws {WebhookSignatureError} unless it is signed with the secret, within 300 seconds of now
-   */
-  static unwrapWebhook(delivery: Delivery): WebhookEvent {
-    verifyWebhook(delivery);
+  /** The event of a delivery. Rejects as `verifyWebhook` does. */
+  static async unwrapWebhook(delivery: Delivery): Promise<WebhookEvent> {
+    await verifyWebhook(delivery);
     const { body } = delivery;
     // Signed by the service: its shape is the document's.
     return JSON.parse(typeof body === "string" ? body : new TextDecoder().decode(body));

@@ -1,24 +1,31 @@
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
+import { webcrypto } from "node:crypto";
 import { globSync, readFileSync, symlinkSync } from "node:fs";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { promisify } from "node:util";
+import { createContext, runInContext } from "node:vm";
+import { build, type Rollup } from "vite";
 import { SERVICE_VERSION } from "../../client/generated.ts";
+import { signatureHeader, signerOf } from "../../domain/webhooks/request.ts";
 import { makeTeam } from "../support/factories.ts";
+import { SECRET } from "../support/signature-cases.ts";
 import { stack } from "../support/stack.ts";
-import { runStep, runStepWell } from "../support/steps.ts";
+import { runStep } from "../support/steps.ts";
+import { installClient } from "./install.ts";
 import { installed } from "./write-client.ts";
 
 const run = promisify(execFile);
 const ROOT = join(import.meta.dirname, "../..");
 const CLIENT = join(ROOT, "client");
 
-/** As a project would write them that uses the client. */
+/** The strictest that a project may have which uses the client. In node16, unlike nodenext, CommonJS cannot import a module. */
 const COMPILER_OPTIONS = {
   strict: true,
-  module: "nodenext",
+  exactOptionalPropertyTypes: true,
+  module: "node16",
   target: "es2022",
   types: ["node"],
   noEmit: true,
@@ -31,12 +38,37 @@ const snippets = (file: string): string[] =>
 /** The names that the examples of a document take from their reader's program. */
 const DECLARED = [
   "declare const rawBody: Uint8Array, secret: string;",
-  "declare const request: { headers: Record<string, string | undefined> };",
+  'import type { IncomingMessage } from "node:http";',
+  "declare const request: IncomingMessage;",
   "declare let since: string | undefined;",
   "declare function store(record: { id: string }): Promise<void>;",
 ];
 const GIVEN = ["let since: string | undefined;", "const store = async ({ id }: { id: string }) => console.log(id);"];
 const IMPORTS = 'import { InvalidRequestError, Mailkeel } from "@mailkeel/client";\ndeclare const mailkeel: Mailkeel;';
+
+/** Options that may be undefined in a project that tells them from absent ones. */
+const OPTIONAL = `import { type ClientOptions, Mailkeel, verifyWebhook } from "@mailkeel/client";
+const { KEY: apiKey, VERSION: serviceVersion, TRY: idempotencyKey } = process.env;
+const mailkeel = new Mailkeel({ apiKey, serviceVersion, baseUrl: "https://mail.example.com/api/v2" });
+export const page = (cursor?: string, signal?: AbortSignal, timeoutMs?: number) =>
+  mailkeel.subscribers.list({ cursor, limit: 10 }, { signal, timeoutMs });
+export const add = (email: string, first_name?: string, dryRun?: true) =>
+  mailkeel.subscribers.create({ email, first_name }, { idempotencyKey, dryRun });
+export const client = (options: Omit<ClientOptions, "baseUrl">, fetch?: ClientOptions["fetch"]) =>
+  new Mailkeel({ ...options, fetch, baseUrl: "https://mail.example.com/api/v2" });
+export const verified = (body: string, signature?: string | string[], now?: number) =>
+  verifyWebhook({ body, signature, secret: "x", now });
+`;
+
+/** In a CommonJS project the compiler makes a `require` of the import. */
+const COMMON = `import { type List, Mailkeel, NotFoundError } from "@mailkeel/client";
+const mailkeel = new Mailkeel({ apiKey: "x", baseUrl: "https://mail.example.com/api/v2" });
+export const found = (id: string): Promise<List | undefined> =>
+  mailkeel.lists.retrieve(id).then(({ data }) => data, (error) => {
+    if (error instanceof NotFoundError && error.status === 404) return undefined;
+    throw error;
+  });
+`;
 
 /** Calls that the API does not take: each must be an error of its types. */
 const WRONG = [
@@ -58,6 +90,8 @@ function programs(): Record<string, string> {
     // Without the one about webhooks.
     "calls.ts": [...GIVEN, ...snippets("client/README.md").slice(0, -1), "console.log(list.name, drafts);"].join("\n"),
     "guides.ts": [IMPORTS, ...DECLARED, ...guides.flat()].join("\n"),
+    "optional.ts": OPTIONAL,
+    "common.cts": COMMON,
     "wrong.ts": [IMPORTS, ...WRONG.map((call) => `await ${call};`), ""].join("\n"),
   };
 }
@@ -66,6 +100,7 @@ describe("The client's package", () => {
   let project: string;
   /** Of the client in the project's `node_modules`. */
   let home: string;
+  let paths: string[];
   /** The errors of the compiler, by program and line. */
   let errors: string;
 
@@ -74,13 +109,7 @@ describe("The client's package", () => {
     this.timeout(0);
     project = await mkdtemp(join(tmpdir(), "mailkeel-client-"));
     home = join(project, "node_modules/@mailkeel/client");
-    await writeFile(join(project, "package.json"), JSON.stringify({ type: "module" }));
-    // Packing compiles it.
-    const pack = ["pack", CLIENT, "--json", "--pack-destination", project];
-    const packed = await runStepWell("npm pack of the client", "npm", pack, ROOT);
-    const [{ filename }] = JSON.parse(packed.slice(packed.indexOf("[")));
-    const install = ["install", "--offline", "--ignore-scripts", `./${filename}`];
-    await runStepWell("npm install of the packed client", "npm", install, project);
+    paths = await installClient(project);
     symlinkSync(join(ROOT, "node_modules/@types"), join(project, "node_modules/@types"));
     symlinkSync(join(ROOT, "node_modules/undici-types"), join(project, "node_modules/undici-types"));
     const files = programs();
@@ -94,26 +123,60 @@ describe("The client's package", () => {
   });
   after(() => rm(project, { recursive: true, force: true }));
 
-  it("depends on nothing but Node", () => {
+  it("holds what its sources compile to, its documents and its licence, and may be published", () => {
+    const modules = globSync("*.ts", { cwd: CLIENT }).map((file) => basename(file, ".ts"));
+    const compiled = modules
+      .filter((name) => name !== "generate")
+      .flatMap((name) => [`dist/${name}.js`, `dist/${name}.d.ts`, `dist/cjs/${name}.d.ts`]);
+    const documents = ["CHANGELOG.md", "LICENSE", "README.md", "package.json", "dist/cjs/package.json"];
+    assert.deepEqual(paths.toSorted(), [...compiled, ...documents].sort());
+    assert.equal(readFileSync(join(home, "LICENSE"), "utf8"), readFileSync(join(ROOT, "LICENSE"), "utf8"));
     const manifest = JSON.parse(readFileSync(join(home, "package.json"), "utf8"));
-    for (const kind of ["dependencies", "peerDependencies", "optionalDependencies"])
-      assert.equal(manifest[kind], undefined);
-    const files = globSync("dist/*.js", { cwd: home });
-    assert.ok(files.length > 5);
-    for (const file of files) {
-      const imported = [...readFileSync(join(home, file), "utf8").matchAll(/from "([^"]+)"/g)].map(
-        ([, name = ""]) => name,
-      );
-      assert.deepEqual(
-        imported.filter((name) => !/^(node:|\.\/\w+\.js$)/.test(name)),
-        [],
-        file,
-      );
-    }
+    for (const key of ["private", "dependencies", "peerDependencies", "optionalDependencies"])
+      assert.equal(manifest[key], undefined, key);
+  });
+
+  it("bundled for browsers and edge runtimes, verifies a webhook and calls the API by web standards alone", async () => {
+    const made = await build({
+      configFile: false,
+      logLevel: "error",
+      root: project,
+      build: {
+        write: false,
+        lib: { entry: join(home, "dist/index.js"), formats: ["iife"], name: "client" },
+        // A module of Node would be left out with a warning.
+        rolldownOptions: { onLog: (_level, { message }) => assert.fail(message) },
+      },
+    });
+    const [{ output }] = [made].flat() as [Rollup.RollupOutput];
+    assert.equal(output.length, 1);
+    const sent: Request[] = [];
+    const fetch = async (...request: Parameters<typeof globalThis.fetch>) => {
+      sent.push(new Request(...request));
+      const [status, retryAfter] = sent.length === 1 ? [503, "0"] : [200, ""];
+      return Response.json({ data: null, meta: {} }, { status, headers: { "retry-after": retryAfter } });
+    };
+    const web = { AbortSignal, Blob, Headers, TextDecoder, TextEncoder, URL, crypto: webcrypto, performance, fetch };
+    const context = createContext({ ...web, setTimeout, clearTimeout });
+    runInContext(output[0].code, context);
+    const body = '{"type":"unsubscribe.created"}';
+    const signature = signatureHeader([signerOf(SECRET)], Math.floor(Date.now() / 1_000), body);
+    Object.assign(context, { delivery: { body: Buffer.from(body), signature, secret: SECRET } });
+    const { type } = await runInContext("client.Mailkeel.unwrapWebhook(delivery)", context);
+    assert.equal(type, "unsubscribe.created");
+    const forged = runInContext('client.verifyWebhook({ ...delivery, body: "{}" })', context);
+    await assert.rejects(forged, { name: "WebhookSignatureError" });
+    await runInContext(
+      'new client.Mailkeel({ apiKey: "x", baseUrl: "https://mail.example.com/api/v2" }).lists.create({ name: "x" })',
+      context,
+    );
+    const keys = sent.map(({ headers }) => headers.get("idempotency-key"));
+    assert.deepEqual([keys.length, new Set(keys).size], [2, 1]);
+    assert.match(keys[0] ?? "", /^[\w-]{36}$/);
   });
 
   it("compiles the examples of its README.md, of the project's and of the guides; refuses what the API does not take", () => {
-    const found = [...errors.matchAll(/^(\w+\.ts)\((\d+),/gm)].map(([, name, line]) => `${name}:${line}`);
+    const found = [...errors.matchAll(/^(\w+\.c?ts)\((\d+),/gm)].map(([, name, line]) => `${name}:${line}`);
     assert.deepEqual(
       [...new Set(found)],
       WRONG.map((_, index) => `wrong.ts:${index + 3}`),
@@ -136,9 +199,8 @@ describe("The client's package", () => {
       await assert.rejects(run(program, ["mcp"], { env: { PATH: process.env["PATH"], ...settings } }), problem);
   });
 
-  it("has the version of the service, and a changelog that names it and the API's", () => {
-    const { version } = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8"));
-    assert.equal(JSON.parse(readFileSync(join(home, "package.json"), "utf8")).version, version);
+  it("has the version of the newest entry in its changelog, which names the API's", () => {
+    const { version } = JSON.parse(readFileSync(join(home, "package.json"), "utf8"));
     const [, newest = ""] = readFileSync(join(home, "CHANGELOG.md"), "utf8").split("\n## ");
     assert.ok(newest.startsWith(`${version}\n`), newest);
     assert.ok(newest.includes(SERVICE_VERSION), newest);
