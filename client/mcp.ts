@@ -1,6 +1,7 @@
 #!/usr/bin/env node
 
-import { parsed, reasonOf, TIMEOUT_MS } from "./transport.ts";
+import http from "node:http";
+import { parsed, problemOfAddress, reasonOf, TIMEOUT_MS } from "./transport.ts";
 
 /*
  * `mailkeel mcp`: an MCP server on stdin and stdout for assistants on a desktop. It forwards each message to the
@@ -62,6 +63,14 @@ function describe({ status, headers }: Response, answer: Answer, address: string
   };
 }
 
+/** Node's fetch takes the proxy of the environment only when it is asked to; before 24.14 a setting alone asks it. */
+const takesProxy = "setGlobalProxyFromEnv" in http || process.env["NODE_USE_ENV_PROXY"] === "1";
+
+const proxyAdvice = (): string =>
+  !takesProxy && Object.entries(process.env).some(([name, value]) => value && /^https?_proxy$/i.test(name))
+    ? ' A proxy is set: add "NODE_USE_ENV_PROXY": "1" to env, for Node 22.21 or newer, or take Node 24.14.'
+    : "";
+
 /** @returns the answer as one line; nothing to a notification */
 async function answerTo(line: string, address: string, key: string): Promise<string> {
   const message = parsed(line);
@@ -92,7 +101,7 @@ async function answerTo(line: string, address: string, key: string): Promise<str
     if (answer.jsonrpc !== undefined) return text;
     return refusal(describe(response, answer, address));
   } catch (error) {
-    return refusal({ message: `No answer from ${address}: ${reasonOf(error)}.` });
+    return refusal({ message: `No answer from ${address}: ${reasonOf(error)}.${proxyAdvice()}` });
   }
 }
 
@@ -115,17 +124,26 @@ function forwardLines(address: string, key: string): void {
 function problemOf(command: string | undefined, url: string, key: string): string | undefined {
   if (command !== "mcp" || url === "" || key === "")
     return "Usage: MAILKEEL_URL=https://mail.example.com/api/v2 MAILKEEL_API_KEY=mk_… mailkeel mcp";
-  if (!/^https?:/.test(url) || !URL.canParse(url))
-    return "MAILKEEL_URL must be the address of the API, such as https://mail.example.com/api/v2";
-  const { username, password } = new URL(url);
-  if (username + password !== "") return "MAILKEEL_URL must hold no user name and no password";
+  const problem = problemOfAddress(url);
+  if (problem !== undefined) return `MAILKEEL_URL ${problem}`;
   if (!/^mk_(live|test)_\w+$/.test(key))
     return "MAILKEEL_API_KEY must be an API key: put the whole key there, from mk_live_ or mk_test_ to its last character";
   return undefined;
 }
 
+/** Has `fetch` go through the proxy of the environment. @returns the mistake in its address; undefined when there is none */
+function takeProxy(): string | undefined {
+  try {
+    if ("setGlobalProxyFromEnv" in http) http.setGlobalProxyFromEnv();
+    return undefined;
+  } catch {
+    // Not with the error, which may show a password.
+    return "HTTPS_PROXY and HTTP_PROXY must be addresses such as http://proxy.example.com:8080";
+  }
+}
+
 const { MAILKEEL_URL: url = "", MAILKEEL_API_KEY: key = "" } = process.env;
-const problem = problemOf(process.argv[2], url, key);
+const problem = problemOf(process.argv[2], url, key) ?? takeProxy();
 if (problem === undefined) {
   forwardLines(`${url.replace(/\/+$/, "")}/mcp`, key);
 } else {
