@@ -19,11 +19,9 @@ import { DEADLINE_MS } from "../../api/rest/deadline.ts";
 import { PLAIN_ANSWER_BYTES } from "../../api/rest/http.ts";
 import { ok, router } from "../../api/rest/route.ts";
 import { appRouter } from "../../api/router.ts";
-import { transaction } from "../../db/transaction.ts";
 import { SCOPES, SEND_SCOPES } from "../../domain/access/scopes.ts";
 import { ApiError, ERRORS, isErrorCode, type Retry } from "../../domain/errors.ts";
 import { newId } from "../../domain/ids.ts";
-import { attachList } from "../../domain/sends/drafts/drafts.ts";
 import { api, type Json } from "../support/api.ts";
 import { route, serveRoutes, type TestApp } from "../support/app.ts";
 import { eventually } from "../support/eventually.ts";
@@ -138,33 +136,34 @@ describe("The MCP server", () => {
     assert.match(send.description, /only after the person has seen the numbers of the preview/);
   });
 
-  it("brings a newsletter to five people by tools alone, once the app has attached the list", async () => {
+  it("brings a newsletter to five people by tools alone, with a key that is made for the list", async () => {
     const { data: list } = await call(withKey, "createList", { name: unique("Readers"), optin: "SINGLE" });
+    const client = await connect((await sender.mint({ forListId: list.id })).key, "auto");
     const subscribers = people(5, `${unique("to")}.example`).map(({ email, firstName }) => ({
       email,
       first_name: firstName,
     }));
-    const { data: made } = await call(withKey, "createSubscribers", { subscribers, idempotency_key: freshKey() });
+    const { data: made } = await call(client, "createSubscribers", { subscribers, idempotency_key: freshKey() });
     const ids = made.map(({ data }: Json) => data.id);
-    const { data: batch } = await call(withKey, "addListSubscribers", { listId: list.id, subscriber_ids: ids });
+    const { data: batch } = await call(client, "addListSubscribers", { listId: list.id, subscriber_ids: ids });
     assert.deepEqual(batch.added, ids);
-    const { data: draft } = await call(withKey, "createNewsletter", {
+    const { data: draft } = await call(client, "createNewsletter", {
       ...{ name: unique("News"), subject: "For {{ first_name }}", body: "<p>Hello {{ first_name }}</p>" },
       ...{ from_email: sender.fromEmail, idempotency_key: freshKey() },
     });
     const newsletterId = draft.id;
-    await transaction(sender.em, (tx) => attachList(tx, newsletterId, list.id));
-
-    const preview = await call(withKey, "previewNewsletterSend", { newsletterId, idempotency_key: freshKey() });
+    assert.deepEqual(draft.lists, [list.id]);
+    const preview = await call(client, "previewNewsletterSend", { newsletterId, idempotency_key: freshKey() });
     assert.equal(preview.data.recipients.eligible, 5);
     const confirmation_token = preview.data.confirmation.token;
-    await call(withKey, "sendNewsletter", { newsletterId, confirmation_token, idempotency_key: freshKey() });
-    const isSent = async () => (await call(withKey, "retrieveNewsletter", { newsletterId })).data.status === "SENT";
+    await call(client, "sendNewsletter", { newsletterId, confirmation_token, idempotency_key: freshKey() });
+    const isSent = async () => (await call(client, "retrieveNewsletter", { newsletterId })).data.status === "SENT";
     await eventually(isSent, { what: "the newsletter to be sent" });
-    const { data: report } = await call(withKey, "retrieveAnalyticsOverview", { resource_id: newsletterId });
+    const { data: report } = await call(client, "retrieveAnalyticsOverview", { resource_id: newsletterId });
     assert.deepEqual([report.totals.sent, report.days.length, report.days[0].sent], [5, 1, 5]);
-    const { data: all } = await call(withKey, "retrieveAnalyticsOverview", { resource_id: null });
+    const { data: all } = await call(client, "retrieveAnalyticsOverview", { resource_id: null });
     assert.equal(all.days.length, 30);
+    await client.close();
   });
 
   it("makes up to a hundred subscribers in one call, refuses each for itself, and makes none twice under a key", async () => {
