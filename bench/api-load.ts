@@ -1,8 +1,7 @@
 /** Ordinary requests against one URL, from a process of their own, so that its CPU is not the service's. */
-import { type ChildProcess, fork } from "node:child_process";
-import { once } from "node:events";
 import { setTimeout as delay } from "node:timers/promises";
 import { Pool } from "undici";
+import { answerEach, startModule } from "./own-process.ts";
 import { quantile } from "./report.ts";
 
 /**
@@ -49,15 +48,8 @@ export interface LoadProcess {
 
 /** Starts the process that makes load. */
 export function startApiLoad(): LoadProcess {
-  const child: ChildProcess = fork(import.meta.filename, { env: { PATH: process.env["PATH"] } });
-  return {
-    run: async (load) => {
-      child.send(load);
-      const [result] = (await once(child, "message")) as [LoadResult];
-      return result;
-    },
-    close: () => void child.kill("SIGKILL"),
-  };
+  const { ask, close } = startModule(import.meta.filename);
+  return { run: ask, close };
 }
 
 /** How long a steady pace waits for the answers that it still lacks. */
@@ -125,14 +117,4 @@ async function atPace(perSecond: number, startedAt: number, endsAt: number, one:
   await Promise.race([Promise.all(pending), delay(LATE_MS, undefined, { ref: false })]);
 }
 
-if (process.send && process.argv[1] === import.meta.filename) {
-  process.on("message", (load: ApiLoad) => {
-    run(load).then(
-      (result) => process.send?.(result),
-      (error) => {
-        console.error(error);
-        process.exit(1);
-      },
-    );
-  });
-}
+if (import.meta.main) answerEach(run);

@@ -2,23 +2,18 @@
  * The baseline of the API: Express with two routes, each of which runs one prepared statement. `GET /` reads a row by its
  * key, `POST /` inserts one. Started by `startBareExpress`, as a process of its own.
  */
-import { fork } from "node:child_process";
 import { once } from "node:events";
 import type { AddressInfo } from "node:net";
 import express from "express";
 import { Pool } from "pg";
+import { startModule } from "./own-process.ts";
 
 const CONNECTIONS = 10;
 
 /** Starts it on a database. @returns its origin */
 export async function startBareExpress(databaseUrl: string): Promise<{ origin: string; pid: number; close(): void }> {
-  const child = fork(import.meta.filename, { env: { PATH: process.env["PATH"], DATABASE_URL: databaseUrl } });
-  const [port] = (await once(child, "message")) as [number];
-  return {
-    origin: `http://127.0.0.1:${port}`,
-    pid: child.pid ?? 0,
-    close: () => void child.kill("SIGKILL"),
-  };
+  const { pid, reply, close } = startModule(import.meta.filename, [], { DATABASE_URL: databaseUrl });
+  return { origin: `http://127.0.0.1:${await reply<number>()}`, pid, close };
 }
 
 async function main(): Promise<void> {
@@ -48,4 +43,4 @@ async function main(): Promise<void> {
   process.send?.((server.address() as AddressInfo).port);
 }
 
-if (process.send && process.argv[1] === import.meta.filename) await main();
+if (import.meta.main) await main();

@@ -2,9 +2,8 @@ import { generateKeyPairSync } from "node:crypto";
 import { type DkimSigner, dkimSigner } from "../domain/mail/dkim.ts";
 import { composeMessage } from "../domain/mail/message.ts";
 import { BODY, SUBJECT } from "./audience.ts";
-import { recipient } from "./fill.ts";
-import { sendPooled } from "./pool.ts";
 import { type BenchReport, median, type Row, round } from "./report.ts";
+import { recipient, sendPooled } from "./senders.ts";
 import { startSink } from "./smtp-sink.ts";
 
 export interface DkimOptions {
@@ -79,6 +78,6 @@ export async function benchDkim({ messages, repeat, connections }: DkimOptions):
       problems,
     };
   } finally {
-    await sink.close();
+    sink.close();
   }
 }

@@ -2,12 +2,12 @@
  * Hostile requests against an API, from a process of their own. Started by `startHostileLoad`. The addresses of the
  * requests are 127.0.0.2 and up: those of an ordinary client are never among them.
  */
-import { type ChildProcess, fork } from "node:child_process";
 import { once } from "node:events";
 import { Agent, request } from "node:http";
 import { connect, type Socket } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
 import { gzipSync } from "node:zlib";
+import { answerEach, startModule } from "./own-process.ts";
 
 /** The service under load, and a team of the hostile client. */
 export interface Target {
@@ -217,30 +217,26 @@ export const HOSTILE_KINDS = Object.keys(KINDS);
 /** A process that sends hostile requests. */
 export interface HostileLoad {
   /** Sends these kinds at once. @returns a function that ends it and gives the answers by kind */
-  begin(kinds: readonly string[]): () => Promise<Record<string, Answers>>;
+  begin(kinds: readonly string[]): Promise<() => Promise<Record<string, Answers>>>;
   close(): void;
 }
 
 /** Starts a process that loads the target. */
 export function startHostileLoad(target: Target): HostileLoad {
-  const child: ChildProcess = fork(import.meta.filename, { env: { PATH: process.env["PATH"] } });
+  const { ask, close } = startModule(import.meta.filename);
   return {
-    begin: (kinds) => {
-      child.send({ target, kinds });
-      return async () => {
-        child.send("end");
-        const [answers] = await once(child, "message");
-        return answers;
-      };
+    begin: async (kinds) => {
+      await ask({ target, kinds });
+      return () => ask("end");
     },
-    close: () => void child.kill("SIGKILL"),
+    close,
   };
 }
 
 function main(): void {
-  let end = async () => {};
-  process.on("message", (message: { target: Target; kinds: string[] } | "end") => {
-    if (message === "end") return void end();
+  let end: () => unknown = () => {};
+  answerEach((message: { target: Target; kinds: string[] } | "end") => {
+    if (message === "end") return end();
     const aborted = new AbortController();
     const answers: Record<string, Answers> = {};
     const running = message.kinds.map((kind) => {
@@ -254,9 +250,10 @@ function main(): void {
     end = async () => {
       aborted.abort();
       await Promise.all(running);
-      process.send?.(answers);
+      return answers;
     };
+    return "begun";
   });
 }
 
-if (process.send && process.argv[1] === import.meta.filename) main();
+if (import.meta.main) main();

@@ -88,7 +88,7 @@ async function measure(phase: Phase, seconds: number) {
   const pids = Object.fromEntries(PROCESSES.map((process) => [process, pidOf(process)]));
   resetPeaks(pids);
   const logins = relay.logins();
-  const end = load.begin(kinds);
+  const end = await load.begin(kinds);
   const ended = new AbortController();
   const side = emitEvents(hostile, ended.signal);
   const { latencies, failures } = await ordinaryRequests(ordinary, seconds);

@@ -15,7 +15,6 @@ function show(report: BenchReport): void {
   if (report.problems.length > 0) process.exitCode = 1;
 }
 
-const numbers = (list: string): number[] => words(list).map(wholeNumber(0, 100_000));
 const sizes = (list: string): number[] => words(list).map(wholeNumber(1));
 
 const withStackOptions = (command: Command): Command =>
@@ -105,17 +104,6 @@ withStackOptions(program.command("api"))
   .option("--cpu-prof <folder>", "write a CPU profile of each process of the stack there")
   .action(async (options) => show(await (await import("./api.ts")).benchApi(options)));
 
-withStackOptions(program.command("tracking"))
-  .description(
-    "opens and clicks over HTTP at a steady pace, and as many as there can be: latencies, CPU, and whether all are counted",
-  )
-  .option("--seconds <n>", "how long each of the two lasts", wholeNumber(1), 30)
-  .option("--per-second <n>", "requests a second of the steady pace", wholeNumber(1), 2_000)
-  .option("--clients <n>", "connections", wholeNumber(1), 64)
-  .option("--mails <n>", "mails whose pixels and links are requested", wholeNumber(1), 100_000)
-  .option("--cpu-prof <folder>", "write a CPU profile of each process of the stack there")
-  .action(async (options) => show(await (await import("./tracking.ts")).benchTracking(options)));
-
 program
   .command("intake")
   .description("all that comes back: reports by mail, opens and clicks, and what tracking costs a send")
@@ -133,22 +121,6 @@ program
   .option("--repeat <n>", "pairs of such sends", wholeNumber(1), 3)
   .option("--cpu-prof <folder>", "write a CPU profile of each process of the stack there")
   .action(async (options) => show(await (await import("./intake.ts")).benchIntake(options)));
-
-program
-  .command("fill")
-  .description("messages filled per second, by kind of template")
-  .option("--messages <n>", "messages of one run", wholeNumber(1), 20_000)
-  .option("--repeat <n>", "runs of each kind", wholeNumber(1), 5)
-  .action(async (options) => show(await (await import("./fill.ts")).benchFill(options)));
-
-program
-  .command("pool")
-  .description("the SMTP pool beside plain nodemailer, against a sink")
-  .option("--seconds <n>", "how long one run lasts, about", wholeNumber(1), 2)
-  .option("--repeat <n>", "runs of each", wholeNumber(1), 3)
-  .option("--latencies-ms <list>", "latencies of the sink", numbers, [0, 20])
-  .option("--connections <list>", "connections allowed", numbers, [10, 20, 100, 200])
-  .action(async (options) => show(await (await import("./pool.ts")).benchPool(options)));
 
 program
   .command("dkim")

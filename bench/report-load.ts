@@ -1,7 +1,6 @@
 /** Reports by mail over many connections, from a process of their own, so that its CPU is not the intake's. */
-import { type ChildProcess, fork } from "node:child_process";
-import { once } from "node:events";
 import { connect, type Socket } from "node:net";
+import { answerEach, startModule } from "./own-process.ts";
 import { quantile } from "./report.ts";
 
 /** The mails that a run sends. */
@@ -26,15 +25,8 @@ export interface ReportLoadResult {
 
 /** Starts the process that makes load. */
 export function startReportLoad(): { run(load: ReportLoad): Promise<ReportLoadResult>; close(): void } {
-  const child: ChildProcess = fork(import.meta.filename, { env: { PATH: process.env["PATH"] } });
-  return {
-    run: async (load) => {
-      child.send(load);
-      const [result] = (await once(child, "message")) as [ReportLoadResult];
-      return result;
-    },
-    close: () => void child.kill("SIGKILL"),
-  };
+  const { ask, close } = startModule(import.meta.filename);
+  return { run: ask, close };
 }
 
 /** Reads the codes of a server's answers, one after the other. */
@@ -79,14 +71,4 @@ async function run({ port, recipients, mails, connections }: ReportLoad): Promis
   return { seconds, p50: quantile(latencies, 0.5), p99: quantile(latencies, 0.99), answers };
 }
 
-if (process.send && process.argv[1] === import.meta.filename) {
-  process.on("message", (load: ReportLoad) => {
-    run(load).then(
-      (result) => process.send?.(result),
-      (error) => {
-        console.error(error);
-        process.exit(1);
-      },
-    );
-  });
-}
+if (import.meta.main) answerEach(run);

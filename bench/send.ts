@@ -20,9 +20,9 @@ import {
 import { stack } from "../test/support/stack.ts";
 import { temporalClient } from "../test/support/temporal.ts";
 import { makeAudience } from "./audience.ts";
-import { benchMessage, sendPlain } from "./pool.ts";
 import { machineCpuSeconds, resetPeaks, usage } from "./processes.ts";
 import { type BenchReport, median, type Row, round, timed } from "./report.ts";
+import { benchMessage, sendPlain } from "./senders.ts";
 import { type Sink, startSink } from "./smtp-sink.ts";
 import { timeConfirm, timePreviews } from "./timed-sends.ts";
 
@@ -155,7 +155,7 @@ export async function measureSends(options: SendOptions): Promise<BenchReport> {
       ],
     };
   } finally {
-    await sink.close();
+    sink.close();
   }
 }
 

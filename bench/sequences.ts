@@ -51,7 +51,7 @@ export function benchSequences(options: SequenceBenchOptions): Promise<BenchRepo
         problems: [welcome, rate, idle].flatMap((part) => part?.problems ?? []),
       };
     } finally {
-      await sink.close();
+      sink.close();
     }
   });
 }

@@ -3,10 +3,9 @@
  * `startSink`, it is a process of its own; run by hand it listens on `--port` and waits `--latency-ms` before it answers
  * a final dot.
  */
-import { type ChildProcess, fork } from "node:child_process";
-import { once } from "node:events";
 import { createServer, type Socket } from "node:net";
 import { parseArgs } from "node:util";
+import { answerEach, startModule } from "./own-process.ts";
 
 /** The counts of a sink since it was last cleared. */
 export interface SinkStats {
@@ -34,14 +33,13 @@ export interface Sink {
   reached(addresses: readonly string[]): Promise<number>;
   /** Sets the counts to 0, and waits `latencyMs` before answering a dot from now on. */
   clear(latencyMs?: number): Promise<void>;
-  close(): Promise<void>;
+  close(): void;
 }
 
 type SinkRequest =
   | { ask: "stats" }
   | { ask: "reached"; addresses: readonly string[] }
   | { ask: "clear"; latencyMs?: number | undefined };
-type SinkReply = { port: number } | { stats: SinkStats } | { reached: number };
 
 const HOST = "127.0.0.1";
 const CRLF = Buffer.from("\r\n");
@@ -52,40 +50,16 @@ const EMPTY = Buffer.alloc(0);
 
 /** Starts a sink on a free port. */
 export async function startSink(latencyMs = 0): Promise<Sink> {
-  const child = fork(import.meta.filename, ["--latency-ms", String(latencyMs)], { env: { PATH: process.env["PATH"] } });
-  const { port } = (await replyOf(child)) as { port: number };
-  const ask = async (request: SinkRequest) => {
-    const reply = replyOf(child);
-    child.send(request);
-    return reply;
-  };
+  const { pid, reply, ask, close } = startModule(import.meta.filename, ["--latency-ms", String(latencyMs)]);
   return {
-    pid: child.pid ?? 0,
+    pid,
     host: HOST,
-    port,
-    stats: async () => ((await ask({ ask: "stats" })) as { stats: SinkStats }).stats,
-    reached: async (addresses) => ((await ask({ ask: "reached", addresses })) as { reached: number }).reached,
-    clear: async (latency) => void (await ask({ ask: "clear", latencyMs: latency })),
-    close: async () => {
-      if (child.exitCode !== null) return;
-      child.kill("SIGTERM");
-      await once(child, "exit");
-    },
+    port: await reply<number>(),
+    stats: () => ask({ ask: "stats" } satisfies SinkRequest),
+    reached: (addresses) => ask({ ask: "reached", addresses } satisfies SinkRequest),
+    clear: (latency) => ask({ ask: "clear", latencyMs: latency } satisfies SinkRequest),
+    close,
   };
-}
-
-async function replyOf(child: ChildProcess): Promise<SinkReply> {
-  const done = new AbortController();
-  const { signal } = done;
-  try {
-    const [reply] = (await Promise.race([
-      once(child, "message", { signal }),
-      once(child, "exit", { signal }).then(() => Promise.reject(new Error("the SMTP sink has died"))),
-    ])) as [SinkReply];
-    return reply;
-  } finally {
-    done.abort(); // takes the listener of the loser away
-  }
 }
 
 /** The sink itself. */
@@ -257,22 +231,17 @@ function main(): void {
   server.listen(Number(values.port), HOST, () => {
     const address = server.address();
     const port = typeof address === "object" && address ? address.port : 0;
-    if (process.send) process.send({ port } satisfies SinkReply);
+    if (process.send) process.send(port);
     else console.log(`SMTP sink on ${HOST}:${port}`);
   });
-  process.on("message", (request: SinkRequest) => {
-    if (request.ask === "reached") {
-      process.send?.({ reached: sink.reached(request.addresses) } satisfies SinkReply);
-      return;
-    }
+  answerEach((request: SinkRequest) => {
+    if (request.ask === "reached") return sink.reached(request.addresses);
     if (request.ask === "clear") {
       sink.clear();
       if (request.latencyMs !== undefined) sink.latencyMs = request.latencyMs;
     }
-    process.send?.({ stats: sink.stats() } satisfies SinkReply);
+    return sink.stats();
   });
-  process.on("disconnect", () => process.exit(0));
-  process.on("SIGTERM", () => process.exit(0));
 }
 
 if (import.meta.main) main();

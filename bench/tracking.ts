@@ -5,14 +5,13 @@ import { mailToken, trackedUrls } from "../domain/tracking/links.ts";
 import { eventually } from "../test/support/eventually.ts";
 import { makeTeam, type TestTeam } from "../test/support/factories.ts";
 import { startApi } from "../test/support/own-database.ts";
-import { type StackChoice, withStack } from "../test/support/own-stack.ts";
 import { pidOf } from "../test/support/processes.ts";
 import { stack } from "../test/support/stack.ts";
 import { openDatabaseProxy } from "../test/support/tcp-proxy.ts";
 import { startApiLoad } from "./api-load.ts";
 import { writeLedger } from "./ledger.ts";
 import { resetPeaks, usage } from "./processes.ts";
-import { type BenchReport, type Row, round } from "./report.ts";
+import { type Row, round } from "./report.ts";
 
 export interface TrackingLoad {
   seconds: number;
@@ -20,8 +19,6 @@ export interface TrackingLoad {
   clients: number;
   mails: number;
 }
-
-export type TrackingOptions = StackChoice & TrackingLoad;
 
 /** The 99th percentile of the answers at the steady pace, in milliseconds. */
 const MAX_P99_MS = 50;
@@ -31,23 +28,9 @@ const BROWSER = "Mozilla/5.0 (X11; Linux x86_64; rv:132.0) Gecko/20100101 Firefo
 const PLACEHOLDER = "placeholder";
 const PROCESSES = ["api", "postgres"] as const;
 
-/** Measures opens and clicks of one API process: its answers, and whether Postgres gets every one of them. */
-export function benchTracking(options: TrackingOptions): Promise<BenchReport> {
-  const { seconds, perSecond, clients, mails } = options;
-  return withStack(options, async () => {
-    const { rows, problems } = await measureHits(options);
-    return {
-      bench: "tracking",
-      options: { seconds, "per-second": perSecond, clients, mails },
-      tables: { "Opens and clicks in turns": rows },
-      problems,
-    };
-  });
-}
-
 /**
- * The same on the stack that is up: a row of the first hits of a process that has just started, one at a steady rate, and one at the
- * highest rate.
+ * Measures opens and clicks of one API process, its answers and whether Postgres gets every one of them: a row of the
+ * first hits of a process that has just started, one at a steady rate, and one at the highest rate.
  */
 export async function measureHits({
   seconds,

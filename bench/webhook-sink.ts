@@ -2,10 +2,10 @@
  * A lean consumer of webhooks that counts events and the times of their arrival. Started by `startWebhookSink`, it is a
  * process of its own. A path answers after as many ms as its last part says (`/e3/50`); `/hang` never does.
  */
-import { type ChildProcess, fork } from "node:child_process";
 import { once } from "node:events";
 import { createServer, type Server, type ServerResponse } from "node:http";
 import { parseArgs } from "node:util";
+import { answerEach, startModule } from "./own-process.ts";
 
 /** The deliveries to one path. */
 export interface Arrivals {
@@ -29,49 +29,26 @@ export interface WebhookSink {
   /** All arrivals: megabytes after a long run, so ask for them at its end. */
   arrivals(): Promise<Record<string, Arrivals>>;
   clear(): Promise<void>;
-  close(): Promise<void>;
+  close(): void;
 }
 
 /** An event carries its number in a field of its own, or in the address of a subscriber. */
 const NUMBER = /"n":(\d+)|-(\d+)@/;
 
 type Request = { ask: "arrivals" | "clear" } | { ask: "count"; paths: readonly string[] | undefined };
-type Reply = { port: number } | { count: number } | { arrivals: Record<string, Arrivals> } | { cleared: true };
 
 /** Starts a sink at this port. */
 export async function startWebhookSink(port: number): Promise<WebhookSink> {
-  const child = fork(import.meta.filename, ["--port", String(port)], { env: { PATH: process.env["PATH"] } });
-  await replyOf(child);
-  const ask = async (request: Request) => {
-    const reply = replyOf(child);
-    child.send(request);
-    return reply;
-  };
+  const { pid, reply, ask, close } = startModule(import.meta.filename, ["--port", String(port)]);
+  await reply();
   return {
-    pid: child.pid ?? 0,
+    pid,
     port,
-    count: async (paths) => ((await ask({ ask: "count", paths })) as { count: number }).count,
-    arrivals: async () => ((await ask({ ask: "arrivals" })) as { arrivals: Record<string, Arrivals> }).arrivals,
-    clear: async () => void (await ask({ ask: "clear" })),
-    close: async () => {
-      child.kill("SIGTERM");
-      await once(child, "exit");
-    },
+    count: (paths) => ask({ ask: "count", paths } satisfies Request),
+    arrivals: () => ask({ ask: "arrivals" } satisfies Request),
+    clear: () => ask({ ask: "clear" } satisfies Request),
+    close,
   };
-}
-
-async function replyOf(child: ChildProcess): Promise<Reply> {
-  const done = new AbortController();
-  const { signal } = done;
-  try {
-    const [reply] = await Promise.race([
-      once(child, "message", { signal }),
-      once(child, "exit", { signal }).then(() => Promise.reject(new Error("the sink ended"))),
-    ]);
-    return reply;
-  } finally {
-    done.abort();
-  }
 }
 
 async function main(): Promise<void> {
@@ -103,18 +80,15 @@ async function main(): Promise<void> {
   server.keepAliveTimeout = 60_000;
   server.listen(Number(values.port), "127.0.0.1");
   await once(server, "listening");
-  process.on("message", (request: Request) => {
+  answerEach((request: Request) => {
     if (request.ask === "count") {
       const { paths = Object.keys(byPath) } = request;
-      process.send?.({ count: paths.reduce((sum, path) => sum + (byPath[path]?.events ?? 0), 0) });
-    } else if (request.ask === "arrivals") process.send?.({ arrivals: byPath });
-    else {
-      byPath = {};
-      process.send?.({ cleared: true });
+      return paths.reduce((sum, path) => sum + (byPath[path]?.events ?? 0), 0);
     }
+    if (request.ask === "clear") byPath = {};
+    return byPath;
   });
-  const address = server.address();
-  process.send?.({ port: typeof address === "object" && address ? address.port : 0 });
+  process.send?.("listening");
 }
 
 if (import.meta.main) await main();

@@ -319,7 +319,7 @@ export async function benchWebhooks(options: WebhooksOptions): Promise<BenchRepo
     } finally {
       loader.close();
       yardstick?.close();
-      await sink.close();
+      sink.close();
     }
     return {
       bench: "webhooks",
