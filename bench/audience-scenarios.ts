@@ -285,7 +285,7 @@ async function measureCampaign(
   const previewMs = await timePreviews(sender, previews);
   const { ms: confirmMs, sendId } = await timeConfirm(sender);
   const { ms: waitsAfterMs } = await timed(() =>
-    untilDetails(client, sendId, "starts at its send_at", WAITS_WITHIN_MS),
+    untilDetails(client.workflow.getHandle(sendWorkflowId(sendId)), "starts at its send_at", WAITS_WITHIN_MS),
   );
   const problems = await differences(sender, { state: "QUEUED", recipients, reserved: recipients });
   const { ms: cancelMs, result: cancelled } = await timed(() =>

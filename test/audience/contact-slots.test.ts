@@ -8,8 +8,15 @@ import { ApiError } from "../../domain/errors.ts";
 import { importSubscribers } from "../../domain/import/import.ts";
 import { type ApiAnswer, api, codeOf, type Json, tally } from "../support/api.ts";
 import { serveRoutes, type TestApp } from "../support/app.ts";
-import { makeTeam, openStackDatabase, setLimits, type TestTeam, unique, uniqueEmail } from "../support/factories.ts";
-import { tenantOf } from "../support/webhooks.ts";
+import {
+  makeTeam,
+  openStackDatabase,
+  setLimits,
+  type TestTeam,
+  tenantOf,
+  unique,
+  uniqueEmail,
+} from "../support/factories.ts";
 
 describe("Contact slots", () => {
   let team: TestTeam;

@@ -4,8 +4,7 @@ import { kysely } from "../../db/orm.ts";
 import { erasePerson } from "../../domain/erasure/erase.ts";
 import { newId } from "../../domain/ids.ts";
 import { type ApiAnswer, api, codeOf } from "../support/api.ts";
-import { makeTeam, type TestTeam, uniqueEmail } from "../support/factories.ts";
-import { tenantOf } from "../support/webhooks.ts";
+import { makeTeam, type TestTeam, tenantOf, uniqueEmail } from "../support/factories.ts";
 
 describe("Creates of a team at once", () => {
   let team: TestTeam;

@@ -1,16 +1,14 @@
 import assert from "node:assert/strict";
 import fc from "fast-check";
 import type { CreditKind } from "../../db/entities/send.ts";
-import { kysely, type Tenant } from "../../db/orm.ts";
+import { kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { newId } from "../../domain/ids.ts";
 import { CREDIT_EFFECT, grantCredits, moveCredits, readCreditBalance } from "../../domain/teams/credits.ts";
-import { makeTeam, type TestTeam } from "../support/factories.ts";
+import { makeTeam, type TestTeam, tenantOf } from "../support/factories.ts";
 
-const tenantOf = ({ team }: TestTeam): Tenant => ({ teamId: team.id, environment: "LIVE" });
-
-const reserve = ({ em, ...team }: TestTeam, sendId: string, amount: number) =>
-  transaction(em, (tx) => moveCredits(tx, tenantOf({ em, ...team }), { kind: "RESERVE", amount, sendId, cause: "" }));
+const reserve = (team: TestTeam, sendId: string, amount: number) =>
+  transaction(team.em, (tx) => moveCredits(tx, tenantOf(team), { kind: "RESERVE", amount, sendId, cause: "" }));
 
 async function ledgerSum({ em, team }: TestTeam) {
   const rows = await kysely(em)

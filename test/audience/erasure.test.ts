@@ -22,7 +22,7 @@ import { type ApiClient, api, codeOf, type Json } from "../support/api.ts";
 import { serveRoutes, type TestApp } from "../support/app.ts";
 import { declareFields } from "../support/contacts.ts";
 import { eventually } from "../support/eventually.ts";
-import { makeTeam, recordSend, type TestTeam, unique } from "../support/factories.ts";
+import { makeTeam, recordSend, type TestTeam, tenantOf, unique } from "../support/factories.ts";
 import { makeDatabase, type OwnDatabase } from "../support/own-database.ts";
 import { recountFigures } from "../support/recount.ts";
 import { SOFT_BOUNCE_POLICY } from "../support/reports.ts";
@@ -36,7 +36,7 @@ import {
   startTomorrow,
   untilStatus,
 } from "../support/sending.ts";
-import { logOf, tenantOf } from "../support/webhooks.ts";
+import { logOf } from "../support/webhooks.ts";
 import { listen } from "../webhooks/outbox.ts";
 
 /** Transactions of the tests show long before an erasure begins. */

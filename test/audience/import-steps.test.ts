@@ -30,9 +30,8 @@ import { api } from "../support/api.ts";
 import { runApp } from "../support/command.ts";
 import { declareFields } from "../support/contacts.ts";
 import { eventually } from "../support/eventually.ts";
-import { backdoor, makeTeam, type TestTeam } from "../support/factories.ts";
+import { backdoor, makeTeam, type TestTeam, tenantOf } from "../support/factories.ts";
 import { holdSubscriber, storeImport } from "../support/imports.ts";
-import { tenantOf } from "../support/webhooks.ts";
 
 const running = new AbortController().signal;
 const SUBSCRIBERS: StoredOptions = { kind: "subscribers", uses: ["email"] };

@@ -4,8 +4,9 @@ import { transaction } from "../../db/transaction.ts";
 import { resumeSequence, startSequence } from "../../domain/sequences/sequences.ts";
 import { pauseSequence } from "../../domain/sequences/state.ts";
 import { clientAs, type consoleClient, refusalCodeOf } from "../support/console.ts";
+import { tenantOf } from "../support/factories.ts";
 import { makeSender, type Sender, untilBlocked } from "../support/sending.ts";
-import { enrolmentsOf, makeSequence, step, tenantOf, untilEnrolled } from "../support/sequences.ts";
+import { enrolmentsOf, makeSequence, step, untilEnrolled } from "../support/sequences.ts";
 
 type Client = Awaited<ReturnType<typeof consoleClient>>;
 const code = refusalCodeOf;

@@ -4,16 +4,9 @@ import { FAILING_AFTER } from "../../domain/webhooks/endpoint-health.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeTeam, type TestTeam } from "../support/factories.ts";
 import { type Behaviour, openReceiver } from "../support/receiver.ts";
+import { untilDetails } from "../support/temporal.ts";
 import { emitSome, makeEndpoint, type TestEndpoint } from "../support/webhooks.ts";
-import {
-  askToWait,
-  repairSecret,
-  setEndpoint,
-  untilAtRest,
-  untilDetails,
-  untilLog,
-  workflowOf,
-} from "../webhooks/observing.ts";
+import { askToWait, repairSecret, setEndpoint, untilAtRest, untilLog, workflowOf } from "../webhooks/observing.ts";
 
 const TEN_MINUTES = 600;
 

@@ -2,9 +2,8 @@ import type { Client } from "@temporalio/client";
 import { orderImport, readImport } from "../../domain/import/stored.ts";
 import { importStart } from "../../temporal/starts.ts";
 import { eventually } from "../support/eventually.ts";
-import { makeTeam, unique } from "../support/factories.ts";
+import { makeTeam, tenantOf, unique } from "../support/factories.ts";
 import { storeImport } from "../support/imports.ts";
-import { tenantOf } from "../support/webhooks.ts";
 
 /** Each takes a workflow to its path and gives its id; the history is read once the workflow has ended. */
 export function importPaths(temporal: Client): Record<string, () => Promise<string>> {

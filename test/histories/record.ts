@@ -96,7 +96,7 @@ const dayComes = (sender: Sender, sendId: string) =>
 
 const someMail = (sender: Sender) => until("some mail", async () => ((await ledgerStates(sender)).SENT ?? 0) > 3);
 
-const untilDetails = (sendId: string, text: string) => untilShown(temporal, sendId, text);
+const untilDetails = (sendId: string, text: string) => untilShown(handleOf(sendId), text);
 
 const untilOperator = (sendId: string) =>
   until("the call for an operator", async () => {

@@ -6,7 +6,7 @@ import { sequenceStart } from "../../temporal/starts.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeSender, type Sender } from "../support/sending.ts";
 import { addPerson, makeDue, makeSequence, soon, stateOf, step, untilEnrolled } from "../support/sequences.ts";
-import { untilDetails } from "../webhooks/observing.ts";
+import { untilDetails } from "../support/temporal.ts";
 
 /** Each takes a workflow to its path and gives its id; the history is read once the workflow has ended. */
 export function sequencePaths(temporal: Client): Record<string, () => Promise<string>> {

@@ -17,11 +17,10 @@ import { attachList } from "../../domain/sends/drafts/drafts.ts";
 import { type ApiClient, api, type Json } from "../support/api.ts";
 import { app } from "../support/command.ts";
 import { eventually } from "../support/eventually.ts";
-import { backdoor, makeTeam, type TestTeam, unique, uniqueEmail } from "../support/factories.ts";
+import { backdoor, makeTeam, type TestTeam, tenantOf, unique, uniqueEmail } from "../support/factories.ts";
 import { makeDatabase, type OwnDatabase } from "../support/own-database.ts";
 import { caughtMails, mailsTo, readMail, setFaults } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
-import { tenantOf } from "../support/webhooks.ts";
 import { emitted, listen } from "../webhooks/outbox.ts";
 import { recordSentNewsletter } from "./ledger.ts";
 

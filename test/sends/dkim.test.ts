@@ -1,9 +1,10 @@
 import assert from "node:assert/strict";
-import { forTenant, kysely, type Tenant } from "../../db/orm.ts";
+import { forTenant, kysely } from "../../db/orm.ts";
 import type { DkimAlgorithm } from "../../domain/mail/dkim.ts";
 import { activateKey, addKey, listKeys, removeKey, type SendingKey } from "../../domain/sending-domains/keys.ts";
 import { dkimRecord } from "../../domain/sending-domains/records.ts";
 import { type Verified, verifyDkim } from "../mail/dkim.ts";
+import { tenantOf } from "../support/factories.ts";
 import {
   type AnySender,
   anotherNewsletter,
@@ -13,8 +14,6 @@ import {
   readSource,
   sendAndWait,
 } from "../support/sending.ts";
-
-const tenantOf = ({ team }: AnySender): Tenant => ({ teamId: team.id, environment: "LIVE" });
 
 const makeKey = (
   sender: AnySender,

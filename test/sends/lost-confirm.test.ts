@@ -91,7 +91,7 @@ describe("A confirm", () => {
     lost.set(sendId, own);
     const answer = await confirm(sender, token, key);
     const assertArmed = async () => {
-      await untilDetails(within.client, sendId, DETAILS.scheduled(2));
+      await untilDetails(within.client.workflow.getHandle(sendWorkflowId(sendId)), DETAILS.scheduled(2));
       const again = await confirm(sender, token, key);
       assert.equal(again.status, 202, again.text);
       assert.equal(again.body.data.id, sendId);
@@ -111,7 +111,7 @@ describe("A confirm", () => {
     const handle = within.client.workflow.getHandle(sendWorkflowId(sendId));
     await handle.signal(WAKE_UP);
     await eventually(() => own.reads > 1, { what: "the read after a wake-up" });
-    await untilDetails(within.client, sendId, DETAILS.previewed);
+    await untilDetails(handle, DETAILS.previewed);
     assert.ok(own.request);
     await confirmSend(orm.em.fork(), own.request, 60_000);
     await handle.signal(WAKE_UP);

@@ -3,8 +3,9 @@ import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
 import { nextStep } from "../../domain/sequences/due.ts";
 import { saveSteps } from "../../domain/sequences/steps.ts";
+import { tenantOf } from "../support/factories.ts";
 import { makeSender, type Sender } from "../support/sending.ts";
-import { makeSequence, soon, tenantOf } from "../support/sequences.ts";
+import { makeSequence, soon } from "../support/sequences.ts";
 
 const MONDAY = [1];
 const AT_NIGHT = { time_of_day: "02:30" };

@@ -12,7 +12,7 @@ import { sweepSegment } from "../../domain/sequences/enrolments.ts";
 import { showSequence } from "../../domain/sequences/progress.ts";
 import { stopSequence } from "../../domain/sequences/sequences.ts";
 import { pauseSequence } from "../../domain/sequences/state.ts";
-import { uniqueEmail } from "../support/factories.ts";
+import { tenantOf, uniqueEmail } from "../support/factories.ts";
 import {
   addContacts,
   addSegment,
@@ -21,7 +21,7 @@ import {
   makeSender,
   type Sender,
 } from "../support/sending.ts";
-import { enrolmentsOf, makeSequence, stateOf, tenantOf } from "../support/sequences.ts";
+import { enrolmentsOf, makeSequence, stateOf } from "../support/sequences.ts";
 
 const statesOf = async ({ em }: Sender | CampaignSender, id: string) =>
   (await enrolmentsOf(em, id)).map(({ state, step: waited }) => `${state} ${waited}`).sort();

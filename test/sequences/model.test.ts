@@ -9,9 +9,10 @@ import { resumeSequence } from "../../domain/sequences/sequences.ts";
 import { pauseSequence } from "../../domain/sequences/state.ts";
 import { saveSteps } from "../../domain/sequences/steps.ts";
 import { advanceWaves, claimWave } from "../../domain/sequences/waves.ts";
+import { tenantOf } from "../support/factories.ts";
 import { SEED } from "../support/seed.ts";
 import { addSubscribers, makeSender, people, type Sender } from "../support/sending.ts";
-import { enrolmentsOf, makeSequence, stateOf, step, tenantOf } from "../support/sequences.ts";
+import { enrolmentsOf, makeSequence, stateOf, step } from "../support/sequences.ts";
 
 const RUNS = 25;
 const DAYS = 60;

@@ -14,8 +14,9 @@ import {
 } from "../../domain/sequences/sequences.ts";
 import { holdSequences, pauseSequence } from "../../domain/sequences/state.ts";
 import { saveSteps } from "../../domain/sequences/steps.ts";
+import { tenantOf } from "../support/factories.ts";
 import { makeCampaignSender, makeSender, type Sender } from "../support/sending.ts";
-import { enrolmentsOf, makeSequence, stateOf, step, tenantOf } from "../support/sequences.ts";
+import { enrolmentsOf, makeSequence, stateOf, step } from "../support/sequences.ts";
 
 let sender: Sender;
 before(async () => {

@@ -7,9 +7,9 @@ import { saveSteps } from "../../domain/sequences/steps.ts";
 import { changeTeam } from "../../domain/teams/teams.ts";
 import { app } from "../support/command.ts";
 import { consoleClient, signIn } from "../support/console.ts";
-import { makeMember } from "../support/factories.ts";
+import { makeMember, tenantOf } from "../support/factories.ts";
 import { makeSender, type Sender, untilBlocked } from "../support/sending.ts";
-import { addPerson, makeSequence, soon, tenantOf } from "../support/sequences.ts";
+import { addPerson, makeSequence, soon } from "../support/sequences.ts";
 
 const BERLIN = "Europe/Berlin";
 const NEW_YORK = "America/New_York";

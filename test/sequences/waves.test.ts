@@ -13,6 +13,7 @@ import { advanceWaves, claimWave, leaveIneligible } from "../../domain/sequences
 import { sequenceWorkflowId } from "../../temporal/ids.ts";
 import { sequenceStart } from "../../temporal/starts.ts";
 import { eventually } from "../support/eventually.ts";
+import { tenantOf } from "../support/factories.ts";
 import {
   caughtMails,
   makeCampaignSender,
@@ -30,11 +31,9 @@ import {
   soon,
   stateOf,
   step,
-  tenantOf,
   untilEnrolled,
 } from "../support/sequences.ts";
-import { temporalClient } from "../support/temporal.ts";
-import { untilDetails } from "../webhooks/observing.ts";
+import { temporalClient, untilDetails } from "../support/temporal.ts";
 
 interface Scene {
   em: EntityManager;

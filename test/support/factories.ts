@@ -97,6 +97,8 @@ export interface TestTeam {
   mint(grant?: Partial<KeyGrant>): Promise<MintedKey>;
 }
 
+export const tenantOf = ({ team }: { team: { id: string } }): Tenant => ({ teamId: team.id, environment: "LIVE" });
+
 export async function makeMember(em: EntityManager, teamId: string, role: Role): Promise<Member> {
   const member = em.create(Member, { id: newId("member"), teamId, email: uniqueEmail("member"), name: "Member", role });
   await em.flush();

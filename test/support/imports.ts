@@ -3,7 +3,7 @@ import { kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { beginUpload, orderCheck, type StoredOptions, storePart } from "../../domain/import/stored.ts";
 import type { TestTeam } from "./factories.ts";
-import { tenantOf } from "./webhooks.ts";
+import { tenantOf } from "./factories.ts";
 
 /** Stores a file of at most 1 MiB and orders its check, which no workflow carries out yet. @returns the id of the import */
 export async function storeImport({ em, ...own }: TestTeam, csv: string, options: StoredOptions): Promise<string> {

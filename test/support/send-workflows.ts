@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { type Client, type WorkflowHandle, type WorkflowUpdateHandle, WorkflowUpdateStage } from "@temporalio/client";
 import { sendWorkflowId } from "../../temporal/ids.ts";
-import { temporalClient, untilDetails } from "./temporal.ts";
+import { detailsOf, temporalClient, untilDetails } from "./temporal.ts";
 
 /** The workflows of sends, as operators see and command them in the Temporal UI. */
 export interface SendWorkflows {
@@ -32,9 +32,8 @@ export function sendWorkflowsOf(clientOf: () => Client): SendWorkflows {
         ? workflowOf(sendId).executeUpdate(update)
         : workflowOf(sendId).executeUpdate<unknown, [number | string]>(update, { args: [input] }),
     begin: (sendId, update) => workflowOf(sendId).startUpdate(update, { waitForStage: WorkflowUpdateStage.ACCEPTED }),
-    detailsOf: async (sendId) =>
-      (await workflowOf(sendId).query<{ currentDetails: string }>("__temporal_workflow_metadata")).currentDetails,
-    untilDetails: (sendId, texts, withinMs) => untilDetails(clientOf(), sendId, texts, withinMs),
+    detailsOf: (sendId) => detailsOf(workflowOf(sendId)),
+    untilDetails: (sendId, texts, withinMs) => untilDetails(workflowOf(sendId), texts, withinMs),
     needsOperator: async (sendId) => (await attribute(sendId, "NeedsOperator")) === true,
     statusShown: (sendId) => attribute(sendId, "SendStatus"),
   };

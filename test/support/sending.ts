@@ -343,7 +343,7 @@ export async function startTomorrow(sender: OfLanes): Promise<Json> {
   await openFurtherLanes(sender, body.data.id);
   const { client, close } = await temporalClient();
   // Its workflow has read its send_at and lanes: a test may change them.
-  await untilDetails(client, body.data.id, "starts at its send_at").finally(close);
+  await untilDetails(client.workflow.getHandle(sendWorkflowId(body.data.id)), "starts at its send_at").finally(close);
   return body;
 }
 

@@ -1,5 +1,5 @@
 import { sql } from "kysely";
-import { type EntityManager, kysely, type Tenant } from "../../db/orm.ts";
+import { type EntityManager, kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { addSubscribers } from "../../domain/audience/lists.ts";
 import { createSubscriber } from "../../domain/audience/subscribers.ts";
@@ -8,10 +8,8 @@ import { createSequence, startSequence } from "../../domain/sequences/sequences.
 import { wakeSequence } from "../../domain/sequences/state.ts";
 import { saveSteps } from "../../domain/sequences/steps.ts";
 import { eventually } from "./eventually.ts";
-import { uniqueEmail } from "./factories.ts";
+import { tenantOf, uniqueEmail } from "./factories.ts";
 import { type AnySender, caughtMails, type Sender } from "./sending.ts";
-
-export const tenantOf = ({ team }: Pick<AnySender, "team">): Tenant => ({ teamId: team.id, environment: "LIVE" });
 
 /** A step that nothing but a test makes due. */
 export const step = (id: string, differences: object = {}) => ({

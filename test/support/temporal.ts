@@ -1,5 +1,5 @@
 import { Client, Connection, type WorkflowHandle } from "@temporalio/client";
-import { ACCOUNT_CHECKS_ID, RECONCILER_ID, RETENTION_ID, sendWorkflowId } from "../../temporal/ids.ts";
+import { ACCOUNT_CHECKS_ID, RECONCILER_ID, RETENTION_ID } from "../../temporal/ids.ts";
 import { eventually } from "./eventually.ts";
 import { stack } from "./stack.ts";
 
@@ -30,15 +30,27 @@ export async function holdSchedules(): Promise<void> {
   }
 }
 
-/** Waits until the details that operators read of a send hold all of these texts. */
-export const untilDetails = (client: Client, sendId: string, texts: string | readonly string[], withinMs?: number) =>
+/** The details that operators read of a workflow. */
+export async function detailsOf(handle: WorkflowHandle): Promise<string> {
+  const { currentDetails } = await handle.query<{ currentDetails: string }>("__temporal_workflow_metadata");
+  return currentDetails;
+}
+
+/** Waits until these details match, or hold all of these texts. */
+export const untilDetails = (
+  handle: WorkflowHandle,
+  texts: RegExp | string | readonly string[],
+  withinMs?: number,
+): Promise<string> =>
   eventually(
     async () => {
-      const handle = client.workflow.getHandle(sendWorkflowId(sendId));
-      const { currentDetails } = await handle.query<{ currentDetails: string }>("__temporal_workflow_metadata");
-      return [texts].flat().every((text) => currentDetails.includes(text));
+      const details = await detailsOf(handle);
+      const isShown =
+        texts instanceof RegExp ? texts.test(details) : [texts].flat().every((text) => details.includes(text));
+      if (!isShown) throw new Error(details);
+      return details;
     },
-    { what: `"${[texts].flat().join('", "')}" in the details`, withinMs },
+    { what: `${texts} in the details`, withinMs },
   );
 
 /** Fills a history, as weeks of waiting would: with signals that the workflow has no handler for. */

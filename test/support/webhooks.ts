@@ -1,5 +1,5 @@
 import { type Insertable, sql } from "kysely";
-import { type Database, kysely, type Tenant } from "../../db/orm.ts";
+import { type Database, kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { CURRENT_API_VERSION } from "../../domain/api-version.ts";
 import { newId } from "../../domain/ids.ts";
@@ -9,7 +9,7 @@ import { createEndpoint, type EndpointFields } from "../../domain/webhooks/endpo
 import { newSecret, sealHeaders, sealSecret } from "../../domain/webhooks/secrets.ts";
 import type { Json } from "./api.ts";
 import { eventually } from "./eventually.ts";
-import { makeTeam, type TestTeam } from "./factories.ts";
+import { makeTeam, type TestTeam, tenantOf } from "./factories.ts";
 
 export interface TestEndpoint {
   id: string;
@@ -23,8 +23,6 @@ interface EndpointOptions {
   /** Columns that differ. */
   set?: Record<string, unknown>;
 }
-
-export const tenantOf = ({ team }: Pick<TestTeam, "team">): Tenant => ({ teamId: team.id, environment: "LIVE" });
 
 /** An endpoint past the API, which would look its name up. */
 export async function makeEndpoint(

@@ -13,7 +13,7 @@ import { endpointWorkflowId } from "../../temporal/ids.ts";
 import { eventually } from "../support/eventually.ts";
 import type { TestTeam } from "../support/factories.ts";
 import { type Behaviour, openReceiver, type Received, type Receiver } from "../support/receiver.ts";
-import { temporalClient } from "../support/temporal.ts";
+import { temporalClient, untilDetails } from "../support/temporal.ts";
 import { logOf, recordsOf, type TestEndpoint } from "../support/webhooks.ts";
 
 const TOLERANCE_SECONDS = 300;
@@ -167,21 +167,6 @@ export async function emitIn(team: Pick<TestTeam, "team" | "em">, environment: E
 /** The workflow of all deliveries to an endpoint. */
 export const workflowOf = (temporal: Client, webhookId: string) =>
   temporal.workflow.getHandle(endpointWorkflowId(webhookId));
-
-export async function detailsOf(handle: ReturnType<typeof workflowOf>): Promise<string> {
-  const { currentDetails } = await handle.query<{ currentDetails: string }>("__temporal_workflow_metadata");
-  return currentDetails;
-}
-
-export const untilDetails = (handle: ReturnType<typeof workflowOf>, text: RegExp): Promise<string> =>
-  eventually(
-    async () => {
-      const details = await detailsOf(handle);
-      if (!text.test(details)) throw new Error(details);
-      return details;
-    },
-    { what: `${text} in the UI` },
-  );
 
 /** Waits until the workflow of an endpoint sleeps until the next attempt. The log says so a moment before. */
 export async function untilAtRest(temporal: Client, webhookId: string): Promise<void> {

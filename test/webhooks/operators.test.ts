@@ -10,20 +10,19 @@ import { app, inProcess } from "../support/command.ts";
 import { eventually } from "../support/eventually.ts";
 import type { Receiver } from "../support/receiver.ts";
 import { untilBlocked } from "../support/sending.ts";
+import { detailsOf, untilDetails } from "../support/temporal.ts";
 import { together } from "../support/together.ts";
 import { emitSome, insertDelivery, logOf, makeEndpoint, makeTeam } from "../support/webhooks.ts";
 import {
   answerWith,
   askToWait,
   assertAllHeaders,
-  detailsOf,
   type Row,
   receivingBesideTemporal,
   repairSecret,
   setHealth,
   states,
   untilAtRest,
-  untilDetails,
   untilLog,
   untilOver,
   workflowOf,
