@@ -3,7 +3,7 @@ import type { IdempotencyHandle } from "../domain/access/idempotency.ts";
 import type { SendState } from "../domain/sends/ledger/lifecycle.ts";
 import { WAKE_UP } from "../temporal/ids.ts";
 import type { SendStart, SetBack } from "../temporal/starts.ts";
-import { isUnderWay, type LaneView } from "./lane-view.ts";
+import type { LaneView } from "./lane-view.ts";
 import type { KnownProgress } from "./progress.ts";
 import { instantOf } from "./steps.ts";
 
@@ -130,12 +130,7 @@ export const ANSWERS = {
   cancelled: "CANCELLED",
   resendCancelled: "CANCELLED: the send is SENT as before",
   retryEnded: "counts the unknown outcomes again: the send has ended",
-  retryEnding: "nothing to retry: the send ends when no mail is in flight and its credits are settled",
   retryPaused: "nothing to retry: the send is paused; update resume instead",
-  retryScheduled: "looks at the clock again: it starts at its send_at",
-  retryMailing: "nothing to retry: it is mailing already",
-  retryDeferred: (at: number) =>
-    `nothing is due: only deferred recipients are left, and the next is due at ${instantOf(at)}`,
   retry: "tries again now",
 } as const;
 
@@ -154,36 +149,13 @@ export function resumeRefusal(
   );
 }
 
+/** The answer to a retry. A send that is mailed may have nothing due: its details say when. */
 export function retryAnswer(view: {
   failing?: unknown;
   settled?: unknown;
   send?: { status: string } | undefined;
-  lanes: readonly Pick<LaneView, "slice" | "lastSlice" | "mayFindMore">[];
-  now: number;
 }): string {
-  const { lanes, now } = view;
   if (view.failing) return ANSWERS.retry;
   if (view.settled) return ANSWERS.retryEnded;
-  switch (view.send?.status) {
-    case "PAUSED":
-      return ANSWERS.retryPaused;
-    case "SCHEDULED":
-      return ANSWERS.retryScheduled;
-    case "SENT":
-    case "CANCELLED":
-    case "FAILED":
-      return view.send.status === "SENT" && !lanes.some(isUnderWay) ? ANSWERS.retryEnded : ANSWERS.retryEnding;
-    default: {
-      if (lanes.length > 0 && lanes.every(isUnderWay)) return ANSWERS.retryMailing;
-      const dueAt = Math.min(...lanes.map(deferredUntil));
-      return now < dueAt && dueAt < Number.POSITIVE_INFINITY ? ANSWERS.retryDeferred(dueAt) : ANSWERS.retry;
-    }
-  }
-}
-
-/** When the lane's next deferred recipient is due; 0 where it can mail before that. */
-function deferredUntil({ slice, lastSlice, mayFindMore }: Pick<LaneView, "slice" | "lastSlice" | "mayFindMore">) {
-  if (slice !== "none" || mayFindMore) return 0;
-  if (lastSlice?.next === "deferred") return lastSlice.at + lastSlice.waitMs;
-  return lastSlice?.next === "done" ? Number.POSITIVE_INFINITY : 0;
+  return view.send?.status === "PAUSED" ? ANSWERS.retryPaused : ANSWERS.retry;
 }

@@ -480,43 +480,14 @@ describe("The deferred recipients that a lane takes", () => {
   });
 });
 
-type AnswerRow = [
-  what: string,
-  view: Omit<Parameters<typeof retryAnswer>[0], "lanes" | "now"> & {
-    slice?: LaneView["slice"];
-    slices?: LaneView["slice"][];
-    waitMs?: number;
-  },
-  answer: string,
-];
-
 describe("The answer to a retry", () => {
   const failing = { step: "settle", code: "database_57014", until: 0 };
-  for (const [what, { slice, slices = [slice ?? "none"], waitMs, ...rest }, answer] of [
-    ["while a step fails", { failing, send: { status: "CANCELLED" }, slice: "none" }, ANSWERS.retry],
-    ["between two slices", { send: { status: "SENDING" }, slice: "none" }, ANSWERS.retry],
-    ["while one of two lanes waits", { send: { status: "SENDING" }, slices: ["under way", "none"] }, ANSWERS.retry],
-    [
-      "while recipients are deferred",
-      { send: { status: "SENDING" }, waitMs: 2_000 },
-      ANSWERS.retryDeferred(NOW + 2_000),
-    ],
-    ["when a deferred recipient is due", { send: { status: "SENDING" }, waitMs: 0 }, ANSWERS.retry],
-    ["during a slice", { send: { status: "SENDING" }, slice: "under way" }, ANSWERS.retryMailing],
-    [
-      "of a cancelled send with mails in flight",
-      { send: { status: "CANCELLED" }, slice: "ending" },
-      ANSWERS.retryEnding,
-    ],
-    ["of a cancelled send that is not settled", { send: { status: "CANCELLED" }, slice: "none" }, ANSWERS.retryEnding],
-    ["of a failed send that is not settled", { send: { status: "FAILED" }, slice: "none" }, ANSWERS.retryEnding],
-    ["of a sent send that is counted again", { send: { status: "SENT" }, slice: "none" }, ANSWERS.retryEnded],
-    ["of a cancelled resend with mails in flight", { send: { status: "SENT" }, slice: "ending" }, ANSWERS.retryEnding],
-    ["of a settled send", { settled: {}, send: { status: "SENT" }, slice: "none" }, ANSWERS.retryEnded],
-  ] as AnswerRow[]) {
-    const lanes = slices.map((each) =>
-      lane({ slice: each, ...(waitMs === undefined ? {} : last({ next: "deferred", waitMs })) }),
-    );
-    it(`${what} is: ${answer}`, () => assert.equal(retryAnswer({ ...rest, lanes, now: NOW }), answer));
+  for (const [what, view, answer] of [
+    ["while a step fails", { failing, send: { status: "PAUSED" } }, ANSWERS.retry],
+    ["of a send that is mailed", { send: { status: "SENDING" } }, ANSWERS.retry],
+    ["of a paused send", { send: { status: "PAUSED" } }, ANSWERS.retryPaused],
+    ["of a settled send", { settled: {}, send: { status: "SENT" } }, ANSWERS.retryEnded],
+  ] as const) {
+    it(`${what} is: ${answer}`, () => assert.equal(retryAnswer(view), answer));
   }
 });
