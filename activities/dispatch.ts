@@ -13,7 +13,7 @@ import {
   type Lane,
   type OpenedDispatch,
   openDispatch,
-  readDue,
+  readDueRecipients,
   readRemaining,
 } from "../domain/sends/ledger/lanes.ts";
 import { pauseForComplaints } from "../domain/sends/ledger/lifecycle.ts";
@@ -157,8 +157,8 @@ async function runSlice(
   try {
     const mailing = await mailSlice(deps, em, dispatch, account, run);
     // An attempt that Postgres does not call ended shows the workflow that Postgres is behind.
-    const { mailed, hasReturned, isSetBack } = mailing.ledger;
-    if (isSetBack) return { mailed, epoch, next: "stopped" };
+    const { mailed, hasReturned, hasLostStaging } = mailing.ledger;
+    if (hasLostStaging) return { mailed, epoch, next: "stopped" };
     // So long a deferred recipient that is due waits for others at most: a tenth of the shortest wait.
     const gatherMs = 100 * Math.min(...deps.env.DEFERRAL_LADDER_SECONDS);
     const { afterSeq, ...next } = await nextStep(em, dispatch, mailing, gatherMs);
@@ -188,7 +188,7 @@ async function mailSlice(
 ) {
   const content = await readContent(em, dispatch);
   const fill = await composeMails(deps, dispatch, content);
-  const due = await readDue(em, dispatch, deps.env.DISPATCH_SLICE_ROWS);
+  const due = await readDueRecipients(em, dispatch, deps.env.DISPATCH_SLICE_ROWS);
 
   const ended = new AbortController();
   const signal = AbortSignal.any([run.end, ended.signal]);
@@ -208,7 +208,7 @@ async function mailSlice(
     for await (const mailed of mails) {
       await ledger.settle(mailed);
       run.onMailed({ mailed: ledger.mailed, epoch: dispatch.epoch, seq: mailed[0]?.item.seq ?? 0 });
-      if (mails.stopped || ledger.failure || ledger.isSetBack || ledger.refusals.pauseCause) ended.abort();
+      if (mails.stopped || ledger.failure || ledger.hasLostStaging || ledger.refusals.pauseCause) ended.abort();
     }
   } finally {
     ended.abort();
@@ -255,7 +255,7 @@ async function nextStep(
   if (left.next !== "deferred" && left.next !== "done") return { afterSeq, ...left };
   const hasDecided = await ledger.decideRefusals();
   if (refusals.pauseCause) return pause(refusals.pauseCause);
-  if (ledger.isSetBack) return { next: "stopped", afterSeq };
+  if (ledger.hasLostStaging) return { next: "stopped", afterSeq };
   return { afterSeq, ...(hasDecided ? await readRemaining(em, dispatch, gatherMs) : left) };
 }
 

@@ -38,7 +38,7 @@ interface PruneOptions {
   runMs?: number;
 }
 
-interface Turns {
+interface DuePruning {
   pruning: Pruning;
   /** Sends whose batches failed. */
   failed: string[];
@@ -52,16 +52,16 @@ export async function pruneExpired(deps: PruneDeps, options: PruneOptions = {}):
   const { prunings = pruningsOf(deps.orm.em), mostRows = BATCH_ROWS, runMs = RUN_MS } = options;
   const result: Pruned = { rows: 0, failed: 0, more: false };
   const until = performance.now() + runMs;
-  let due = prunings.map((pruning): Turns => ({ pruning, failed: [] }));
+  let due = prunings.map((pruning): DuePruning => ({ pruning, failed: [] }));
   while (due.length > 0) {
-    const left: Turns[] = [];
-    for (const turns of due) {
+    const left: DuePruning[] = [];
+    for (const one of due) {
       if (deps.stopping.aborted || performance.now() > until) return { ...result, more: true };
       const begunAt = performance.now();
-      const batch = await takeTurn(deps, turns, mostRows);
+      const batch = await takeTurn(deps, one, mostRows);
       result.rows += batch.rows;
       if (batch.isFailed) result.failed++;
-      if (batch.more) left.push(turns);
+      if (batch.more) left.push(one);
       if (batch.rows === 0 && !batch.more) continue;
       // A failed batch mostly waited for a lock, during which it cost the database nothing.
       const tookMs = batch.isFailed ? 0 : performance.now() - begunAt;
@@ -74,7 +74,7 @@ export async function pruneExpired(deps: PruneDeps, options: PruneOptions = {}):
 
 async function takeTurn(
   { orm, log, env, countFailedPruning }: PruneDeps,
-  { pruning, failed }: Turns,
+  { pruning, failed }: DuePruning,
   rows: number,
 ): Promise<PrunedBatch & { isFailed?: true }> {
   let sendId: string | undefined;

@@ -55,7 +55,7 @@ export class SliceLedger {
   /** Outcomes could not be written: the rows stay SENDING, and the next attempt turns them into UNKNOWN. */
   failure: { error: unknown } | undefined;
   /** Postgres has lost the commit that staged one of the recipients: the ledger may offer those before it once more. */
-  isSetBack = false;
+  hasLostStaging = false;
   #due: readonly number[];
   /** The request of the last staging statement, whose answer may be lost. */
   #asked: StageRequest | undefined;
@@ -117,7 +117,7 @@ export class SliceLedger {
     const settled = Object.values(counts).reduce((sum, count) => sum + count, 0);
     if (settled < mails.length) {
       const seqs = mails.map(({ item }) => item.seq);
-      this.isSetBack ||= await isStagingLost(em, dispatch.sendId, seqs);
+      this.hasLostStaging ||= await isStagingLost(em, dispatch.sendId, seqs);
     }
   }
 

@@ -7,7 +7,7 @@ import type { Watched } from "../config/progress.ts";
 import { KEEP_ALIVE } from "../db/pool.ts";
 import { DUE_CHANNEL, notifyDue, OUTBOX_CHANNEL } from "../domain/webhooks/emit.ts";
 import { fanOut } from "../domain/webhooks/fan-out.ts";
-import { type DueEndpoint, readDue } from "../domain/webhooks/queue.ts";
+import { type DueEndpoint, readDueEndpoints } from "../domain/webhooks/queue.ts";
 import { Batches } from "../lib/batches.ts";
 import { WAKE_UP } from "../temporal/ids.ts";
 import { endpointStart } from "../temporal/starts.ts";
@@ -80,7 +80,7 @@ export class OutboxRelay {
       try {
         const { taken, webhookIds, lastTeam } = await fanOut(orm.em.fork(), after);
         const notHere = this.#deliveries.wake(webhookIds);
-        // Also those that this process serves: see `readDue`.
+        // Also those that this process serves: see `readDueEndpoints`.
         const served = webhookIds.size > 0 ? await this.#startFree([...webhookIds]) : new Set();
         const elsewhere = notHere.filter((webhookId) => served.has(webhookId));
         if (elsewhere.length > 0) await notifyDue(orm.em.fork(), elsewhere);
@@ -108,7 +108,7 @@ export class OutboxRelay {
     const client = this.#client;
     if (!client) return new Set();
     const nameOf = ({ id, epoch }: DueEndpoint) => `${id}/${epoch}`;
-    const due = await readDue(orm.em.fork(), webhookIds);
+    const due = await readDueEndpoints(orm.em.fork(), webhookIds);
     const free = due.filter((endpoint) => !endpoint.isServed && !this.#started.has(nameOf(endpoint)));
     for (const endpoint of free) this.#started.add(nameOf(endpoint));
     const start = async (endpoint: DueEndpoint) => {

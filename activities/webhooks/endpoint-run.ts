@@ -1,6 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { inSpan, keepSpan } from "../../config/tracing.ts";
-import { type ClassifiedAnswer, classifyAnswer, jittered } from "../../domain/webhooks/classify.ts";
+import { type ClassifiedAttempt, classifyAttempt, jittered } from "../../domain/webhooks/classify.ts";
 import { FAILING_AFTER } from "../../domain/webhooks/endpoint-health.ts";
 import type { CustomHeaders } from "../../domain/webhooks/headers.ts";
 import { type EndpointOutcome, writeOutcomes } from "../../domain/webhooks/outcomes.ts";
@@ -267,7 +267,7 @@ export class EndpointRun {
       const mayGiveUp = !isProbe || due.ageMs > ladderMs.reduce((sum, ms) => sum + ms, 0);
       const nextMs = ladderMs[due.attemptsUsed + 1] ?? (mayGiveUp ? undefined : ladderMs.at(-1));
       const isLast = due.isTest || nextMs === undefined;
-      const { outcome, reason, retryAfterMs } = classifyAnswer(answer, isLast, due.isTest);
+      const { outcome, reason, retryAfterMs } = classifyAttempt(answer, isLast, due.isTest);
       const isRetried = outcome.status === "RETRYING" && nextMs !== undefined;
       const retryInMs = isRetried ? Math.max(jittered(nextMs, Math.random()), retryAfterMs) : null;
       const isNoted = this.#note(outcome, reason);
@@ -287,7 +287,7 @@ export class EndpointRun {
   }
 
   /** @returns whether it counts for the endpoint's health */
-  #note({ status, durationMs, isTest }: ClassifiedAnswer["outcome"], reason: string | undefined): boolean {
+  #note({ status, durationMs, isTest }: ClassifiedAttempt["outcome"], reason: string | undefined): boolean {
     this.#reason = reason ?? null;
     if (isTest) return false;
     if (status !== "SUCCEEDED") {

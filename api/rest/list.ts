@@ -11,7 +11,7 @@ import { type Ok, ok } from "./definition.ts";
 import { declareFilters } from "./filters.ts";
 import { instant } from "./instant.ts";
 import { itIs } from "./messages.ts";
-import { readVisibleBeforeMs } from "./visible-before.ts";
+import { readVisibleBeforeMs } from "./visible-before-cache.ts";
 
 export const DEFAULT_LIMIT = 25;
 export const MAX_LIMIT = 100;

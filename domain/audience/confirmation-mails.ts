@@ -41,7 +41,7 @@ export async function claimConfirmations(
 ): Promise<{ claimed: DueConfirmation[]; withheld: Withheld[] }> {
   // Of two claims at once, the second counts the mails of the first.
   await sql`select pg_advisory_xact_lock(hashtextextended('confirmations', 0))`.execute(kysely(em));
-  const due = await readDue(em, batch);
+  const due = await readDueConfirmations(em, batch);
   const reasons = applyLimits(due, limits);
   await postpone(em, due, reasons);
   const claimed = due.filter((_, i) => reasons[i] === null);
@@ -61,7 +61,7 @@ type CountedDue = DueConfirmation & CountedMail;
 
 const TODAY = sql`(now() at time zone 'UTC')::date`;
 
-async function readDue(em: EntityManager, batch: number): Promise<CountedDue[]> {
+async function readDueConfirmations(em: EntityManager, batch: number): Promise<CountedDue[]> {
   const { rows } = await sql<CountedDue>`
     with due as materialized (
       select s.team_id, s.environment, s.list_id, s.subscriber_id, s.confirmation_due_at, p.email,

@@ -52,7 +52,7 @@ const REQUEST_TIMEOUT = 408;
 const TOO_MANY_REQUESTS = 429;
 const SERVICE_UNAVAILABLE = 503;
 
-export interface ClassifiedAnswer {
+export interface ClassifiedAttempt {
   outcome: Omit<AttemptOutcome, "id">;
   /** A code that may stand in a workflow's history; undefined for a success. */
   reason?: string;
@@ -65,7 +65,7 @@ export interface ClassifiedAnswer {
  * unless it was the last attempt. The status decides, also when the body was cut off or could not be read.
  * @param isTest of a test delivery: other deliveries neither wait nor count failures because of it
  */
-export function classifyAnswer(answer: Answer, last: boolean, isTest = false): ClassifiedAnswer {
+export function classifyAttempt(answer: Answer, last: boolean, isTest = false): ClassifiedAttempt {
   const { durationMs } = answer;
   const base = { isTest, responseStatus: null, responseBody: null, errorMessage: null, durationMs };
   const failed = last ? "FAILED" : "RETRYING";

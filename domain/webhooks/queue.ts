@@ -264,7 +264,7 @@ export interface DueEndpoint {
  * looks for deliveries, so that one of the two sees what the other wrote.
  * @param webhookIds of these alone; undefined for all that are overdue: the process that was to start their workflow died, or that did
  */
-export async function readDue(em: EntityManager, webhookIds?: readonly string[]): Promise<DueEndpoint[]> {
+export async function readDueEndpoints(em: EntityManager, webhookIds?: readonly string[]): Promise<DueEndpoint[]> {
   const candidates = webhookIds
     ? sql`waiting as (select unnest(${[...webhookIds]}::text[]) as webhook_id)`
     : sql`recursive waiting as (${endpointsWaiting})`;

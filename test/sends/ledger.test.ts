@@ -11,7 +11,7 @@ import {
   closeLost,
   type OpenedDispatch,
   openDispatch,
-  readDue,
+  readDueRecipients,
   readRemaining,
 } from "../../domain/sends/ledger/lanes.ts";
 import { closeReview, finishSend, pauseSend } from "../../domain/sends/ledger/lifecycle.ts";
@@ -69,7 +69,8 @@ async function untaken(recipients: number, accounts = 1) {
     open: async (accountId = first, inFlightMs = 40_000): Promise<OpenedDispatch> =>
       (await openDispatch(em(), { sendId, accountId }, inFlightMs)) ?? assert.fail("there is no such lane"),
     stage: (lane: OpenedDispatch, limit: number) => stageBatch(em(), lane, { afterSeq: 0, limit }),
-    stageDue: async (lane: OpenedDispatch) => stageBatch(em(), lane, { due: await readDue(em(), lane, 1_000) }),
+    stageDue: async (lane: OpenedDispatch) =>
+      stageBatch(em(), lane, { due: await readDueRecipients(em(), lane, 1_000) }),
     settle: (lane: OpenedDispatch, items: readonly Item[], outcome: MailOutcome, tx = em()) =>
       settleOutcomes(
         tx,
@@ -274,13 +275,13 @@ describe("Two lanes of a send", () => {
     await settle(one, recipients.slice(0, 2), DEFERRED);
     await settle(one, recipients.slice(2), UNBEGUN);
     await set(sql`retry_at = now()`, sql`state = 'DEFERRED'`);
-    assert.deepEqual(await readDue(em(), two, 10), []);
+    assert.deepEqual(await readDueRecipients(em(), two, 10), []);
     assert.equal((await readRemaining(em(), two, GATHER_MS)).next, "continue");
     assert.deepEqual(seqsOf((await stage(two, 4)).recipients), seqsOf(recipients.slice(2)));
     assert.deepEqual(await readRemaining(em(), two, GATHER_MS), { next: "done", held: true });
     assert.equal((await readRemaining(em(), one, GATHER_MS)).next, "deferred");
 
-    assert.deepEqual(await readDue(em(), one, 1), [1]);
+    assert.deepEqual(await readDueRecipients(em(), one, 1), [1]);
     const due = (await stageDue(one)).recipients;
     assert.deepEqual(seqsOf(due), [1, 2]);
     // One that was deferred before goes back to its due time, and is free for every lane.

@@ -4,7 +4,7 @@ import fc from "fast-check";
 import { sql } from "kysely";
 import { LADDER_SECONDS } from "../../config/env.ts";
 import { kysely } from "../../db/orm.ts";
-import { type Answer, classifyAnswer, type FailureCode, jittered } from "../../domain/webhooks/classify.ts";
+import { type Answer, classifyAttempt, type FailureCode, jittered } from "../../domain/webhooks/classify.ts";
 import { openReceiver, type Receiver } from "../support/receiver.ts";
 import { temporalClient } from "../support/temporal.ts";
 import { together } from "../support/together.ts";
@@ -87,7 +87,7 @@ describe("The outcome of an answer", () => {
     for (let status = 100; status < 1_000; status++) {
       const cutOff = status % 2 === 0 ? { bodyProblem: "cut off" } : {};
       const of = (last: boolean) =>
-        classifyAnswer({ kind: "answered", status, body: "b", ...cutOff, durationMs: 1 }, last).outcome.status;
+        classifyAttempt({ kind: "answered", status, body: "b", ...cutOff, durationMs: 1 }, last).outcome.status;
       const success = status >= 200 && status <= 299;
       const final = status >= 400 && status <= 499 && ![408, 429].includes(status);
       assert.equal(of(false), success ? "SUCCEEDED" : final ? "FAILED" : "RETRYING", String(status));
@@ -98,14 +98,14 @@ describe("The outcome of an answer", () => {
   it("is a failure to be tried again when no answer came, and BLOCKED when nothing was sent", () => {
     fc.assert(
       fc.property(failed, (answer) => {
-        const { outcome, reason } = classifyAnswer(answer, false);
+        const { outcome, reason } = classifyAttempt(answer, false);
         assert.equal(outcome.status, "RETRYING");
         assert.ok(answer.kind === "failed" && reason === answer.code && outcome.errorMessage === answer.message);
       }),
     );
     fc.assert(
       fc.property(blocked, last, (answer, isLast) => {
-        const { outcome } = classifyAnswer(answer, isLast);
+        const { outcome } = classifyAttempt(answer, isLast);
         assert.equal(outcome.status, "BLOCKED");
         assert.equal(outcome.responseStatus, null);
       }),
@@ -115,7 +115,7 @@ describe("The outcome of an answer", () => {
   it("waits for Retry-After of a 429 and a 503 alone, an hour at most", () => {
     fc.assert(
       fc.property(answered, last, (answer, isLast) => {
-        const { retryAfterMs } = classifyAnswer(answer, isLast);
+        const { retryAfterMs } = classifyAttempt(answer, isLast);
         const asked = (answer.retryAfterSeconds ?? 0) * 1_000;
         assert.equal(retryAfterMs, [429, 503].includes(answer.status) ? Math.min(asked, HOUR_MS) : 0);
       }),
@@ -125,7 +125,7 @@ describe("The outcome of an answer", () => {
   it("keeps the answer, says why it failed, and gives the history a code without the endpoint's text", () => {
     fc.assert(
       fc.property(answered, last, (answer, isLast) => {
-        const { outcome, reason } = classifyAnswer(answer, isLast);
+        const { outcome, reason } = classifyAttempt(answer, isLast);
         assert.equal(outcome.responseStatus, answer.status);
         assert.equal(outcome.responseBody, answer.body);
         assert.equal(outcome.durationMs, answer.durationMs);

@@ -192,7 +192,7 @@ export async function closeAttempts(em: EntityManager, sendId: string): Promise<
 }
 
 /** The deferred recipients that the lane may take and that have been due longest, in the order of the ledger. */
-export async function readDue(em: EntityManager, lane: Lane, limit: number): Promise<number[]> {
+export async function readDueRecipients(em: EntityManager, lane: Lane, limit: number): Promise<number[]> {
   const { rows } = await sql<{ seq: number }>`
     select r.seq from send_recipients r
     where r.send_id = ${lane.sendId} and r.retry_at <= now() and r.state = 'DEFERRED' and ${isFreeFor(lane, "r")}

@@ -34,7 +34,7 @@ export interface StagedRecipient {
 export type StageRequest =
   /** At most `limit` QUEUED rows after `afterSeq`; rows up to and including that one were staged. */
   | { afterSeq: number; limit: number }
-  /** Those of them that are DEFERRED and due, see `readDue`. */
+  /** Those of them that are DEFERRED and due, see `readDueRecipients`. */
   | { due: readonly number[] };
 
 export interface StagedBatch {
