@@ -90,7 +90,8 @@ describe("Operators' updates of a send", () => {
       ["cancel", "cancelled meanwhile", "CANCELLED"],
     ] as const) {
       it(`is answered as soon as a ${other} replaces it`, async () => {
-        const { sender, sendId, handle } = await underWay(40, 3_000);
+        // Long enough for a busy machine to look at the mail in flight.
+        const { sender, sendId, handle } = await underWay(40, 8_000);
         const pause = await begin(sendId, "pause");
         await temporal.untilDetails(sendId, "Pausing");
         assert.ok((await ledgerStates(sender)).SENDING, "a mail is in flight");

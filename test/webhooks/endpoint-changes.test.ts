@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import type { Client } from "@temporalio/client";
 import { kysely } from "../../db/orm.ts";
-import { testsOf } from "../support/long.ts";
 import type { Receiver } from "../support/receiver.ts";
 import { together } from "../support/together.ts";
 import { emitSome, logOf, makeEndpoint, makeTeam, type TestEndpoint } from "../support/webhooks.ts";
@@ -25,7 +24,7 @@ const SWITCHED_OFF = { active: false, disabled_reason: "delivery_failures" };
 const ON = { active: true, disabled_at: null, disabled_reason: null };
 
 describe("An endpoint that changes while deliveries are retried", () => {
-  const { it } = testsOf(together());
+  const it = together();
   let receiver: Receiver;
   let temporal: Client;
   receivingBesideTemporal((...opened) => {
