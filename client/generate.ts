@@ -28,24 +28,31 @@ function reachableFrom(document: OpenApiDocument, roots: readonly Schema[]): [na
 }
 
 function readErrorCode({ components }: OpenApiDocument): Schema {
-  const code = components?.schemas?.["Error"]?.properties?.["code"];
-  if (!code) throw new Error("the document names no error codes");
-  return { ...code, description: "The codes of refusals. Codes are added, never renamed." };
+  const codes = components?.schemas?.["Error"]?.properties?.["code"]?.["x-extensible-enum"];
+  if (!codes) throw new Error("the document names no error codes");
+  return { enum: codes, description: "The codes of refusals. Codes are added, never renamed." };
 }
 
-function readEvents({ webhooks = {} }: OpenApiDocument): Schema {
-  const events = Object.entries(webhooks).map(([name, item]) => {
-    const schema = item.post?.requestBody && schemaOf(item.post.requestBody);
-    if (!schema) throw new Error(`the webhook ${name} documents no payload`);
-    return [name, schema] as const;
+/** The payload of each event, by the name of its type: that of its kind of record, with the event's name. */
+function readEvents(document: OpenApiDocument): [event: string, type: string, payload: Schema][] {
+  const { callbacks = {} } = document.paths["/webhooks"]?.["post"] ?? {};
+  return Object.entries(callbacks).map(([event, byUrl]) => {
+    const post = Object.values(byUrl)[0]?.post;
+    const schema = post?.requestBody && schemaOf(post.requestBody);
+    if (!schema) throw new Error(`the event ${event} documents no payload`);
+    const { properties, ...payload } = resolve(document, "schemas", schema);
+    const type = { type: "string", const: event };
+    const description = `${post?.summary}.`;
+    return [event, `${pascal(event)}Event`, { ...payload, description, properties: { ...properties, type } }];
   });
-  return {
-    type: "object",
-    description: "The payload of each webhook event, by its type.",
-    properties: Object.fromEntries(events),
-    required: events.map(([name]) => name),
-  };
 }
+
+const eventsByName = (events: readonly [event: string, type: string, payload: Schema][]): Schema => ({
+  type: "object",
+  description: "The payload of each webhook event, by its type.",
+  properties: Object.fromEntries(events.map(([event, type]) => [event, { $ref: type }])),
+  required: events.map(([event]) => event),
+});
 
 const schemasOf = ({ data, body, query }: Signature): Schema[] => [
   data,
@@ -65,15 +72,17 @@ export function generateClient(document: OpenApiDocument): string {
   const events = readEvents(document);
   const queries = signatures.flatMap(({ query }) => (query ? [query] : []));
   const groups = Map.groupBy(signatures, ({ group }) => group);
-  const named = reachableFrom(document, [...signatures.flatMap(schemasOf), IMPACT, events]);
+  const payloads = events.map(([, , payload]) => payload);
+  const named = reachableFrom(document, [...signatures.flatMap(schemasOf), IMPACT, ...payloads]);
+  const types = [...named, ...events.map(([, type, payload]) => [type, payload] as const)];
   return [
     "// Made from the OpenAPI document by `npm run client`: do not edit it.",
     'import { Changes, type Listing, listingOf } from "./pages.ts";',
     'import type { Answer, DryRunOption, Outcome, Page, RequestOptions, Transport, WriteOptions } from "./transport.ts";',
     `\n/** The dated version of the API that these types describe. */\nexport const SERVICE_VERSION = ${literal(document.info.version)};\n`,
-    ...named.map(([name, schema]) => declare(pascal(name), schema)),
+    ...types.map(([name, schema]) => declare(pascal(name), schema)),
     declare("ErrorCode", readErrorCode(document)),
-    declare("WebhookEvents", events),
+    declare("WebhookEvents", eventsByName(events)),
     EVENT_TYPE,
     ...queries.map(({ type, schema }) => declare(type, schema)),
     ...[...groups].map(([group, members]) => classOf(group, members)),

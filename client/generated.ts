@@ -5,32 +5,6 @@ import type { Answer, DryRunOption, Outcome, Page, RequestOptions, Transport, Wr
 /** The dated version of the API that these types describe. */
 export const SERVICE_VERSION = "2026-08-15";
 
-/** A sending account cannot be used. */
-export type AccountErrorEvent = {
-  /** The id of the event. */
-  id: string;
-  object: "event";
-  type: "account.error";
-  api_version: "2026-08-15";
-  created_at: string;
-  data: {
-    object: EmailAccountOfEvent;
-  };
-};
-
-/** A sending account works again. */
-export type AccountRecoveredEvent = {
-  /** The id of the event. */
-  id: string;
-  object: "event";
-  type: "account.recovered";
-  api_version: "2026-08-15";
-  created_at: string;
-  data: {
-    object: EmailAccountOfEvent;
-  };
-};
-
 export type AddListSubscribersBody = {
   /** Ids of subscribers. */
   subscriber_ids: Array<string>;
@@ -124,73 +98,6 @@ export type AnalyticsOverview = {
   }>;
 };
 
-/** The API key of a request. */
-export type ApiKey = {
-  object: "api_key";
-  /** The id of the record. */
-  id: string;
-  /** The part of the key that may be shown. */
-  key_id: string;
-  /** Test keys have records of their own and never send. */
-  environment: "LIVE" | "TEST";
-  team: {
-    /** The id of the team. */
-    id: string;
-  };
-  /** The role of the key's creator at this moment. */
-  role: "OWNER" | "ADMIN" | "EDITOR" | "VIEWER";
-  /** Their role when the key was created. */
-  role_at_issue: "OWNER" | "ADMIN" | "EDITOR" | "VIEWER";
-  /** The dated version that the key is pinned to. */
-  api_version: string;
-  /** The scopes that the key has at this moment. */
-  scopes: Array<
-    | "lists:read"
-    | "lists:write"
-    | "subscribers:read"
-    | "subscribers:write"
-    | "contacts:read"
-    | "contacts:write"
-    | "newsletters:read"
-    | "newsletters:write"
-    | "newsletters:send"
-    | "campaigns:read"
-    | "campaigns:write"
-    | "campaigns:send"
-    | "webhooks:read"
-    | "webhooks:write"
-    | "suppressions:read"
-    | "suppressions:write"
-    | "suppressions:delete"
-    | "accounts:read"
-    | "analytics:read"
-    | "usage:read"
-  >;
-  /** The scopes that the key was created with. */
-  granted_scopes: Array<
-    | "lists:read"
-    | "lists:write"
-    | "subscribers:read"
-    | "subscribers:write"
-    | "contacts:read"
-    | "contacts:write"
-    | "newsletters:read"
-    | "newsletters:write"
-    | "newsletters:send"
-    | "campaigns:read"
-    | "campaigns:write"
-    | "campaigns:send"
-    | "webhooks:read"
-    | "webhooks:write"
-    | "suppressions:read"
-    | "suppressions:write"
-    | "suppressions:delete"
-    | "accounts:read"
-    | "analytics:read"
-    | "usage:read"
-  >;
-};
-
 /** A mail to the contacts of a segment, over several sending accounts. */
 export type Campaign = {
   object: "campaign";
@@ -228,32 +135,6 @@ export type Campaign = {
   created_at: string;
   /** When the record was last changed. */
   updated_at: string;
-};
-
-/** A campaign's send was cancelled. */
-export type CampaignCancelledEvent = {
-  /** The id of the event. */
-  id: string;
-  object: "event";
-  type: "campaign.cancelled";
-  api_version: "2026-08-15";
-  created_at: string;
-  data: {
-    object: CampaignOfEvent;
-  };
-};
-
-/** A campaign's send has ended. */
-export type CampaignCompletedEvent = {
-  /** The id of the event. */
-  id: string;
-  object: "event";
-  type: "campaign.completed";
-  api_version: "2026-08-15";
-  created_at: string;
-  data: {
-    object: CampaignOfEvent;
-  };
 };
 
 /** A campaign as events show it: without its body. */
@@ -314,32 +195,6 @@ export type CampaignOfEvent = {
   } | null;
 };
 
-/** A campaign's send was paused. */
-export type CampaignPausedEvent = {
-  /** The id of the event. */
-  id: string;
-  object: "event";
-  type: "campaign.paused";
-  api_version: "2026-08-15";
-  created_at: string;
-  data: {
-    object: CampaignOfEvent;
-  };
-};
-
-/** A campaign was confirmed and waits for its time. */
-export type CampaignScheduledEvent = {
-  /** The id of the event. */
-  id: string;
-  object: "event";
-  type: "campaign.scheduled";
-  api_version: "2026-08-15";
-  created_at: string;
-  data: {
-    object: CampaignOfEvent;
-  };
-};
-
 /** A confirmed send. */
 export type CampaignSend = {
   object: "campaign_send";
@@ -396,19 +251,6 @@ export type CampaignSendPreview = {
     token: string;
     /** 15 minutes after the preview. */
     expires_at: string;
-  };
-};
-
-/** A campaign's first mails go out. */
-export type CampaignStartedEvent = {
-  /** The id of the event. */
-  id: string;
-  object: "event";
-  type: "campaign.started";
-  api_version: "2026-08-15";
-  created_at: string;
-  data: {
-    object: CampaignOfEvent;
   };
 };
 
@@ -524,32 +366,6 @@ export type ContactBatchResult = {
   error: ContactBatchError | null;
 };
 
-/** A contact was added. */
-export type ContactCreatedEvent = {
-  /** The id of the event. */
-  id: string;
-  object: "event";
-  type: "contact.created";
-  api_version: "2026-08-15";
-  created_at: string;
-  data: {
-    object: Contact;
-  };
-};
-
-/** A contact was deleted. */
-export type ContactDeletedEvent = {
-  /** The id of the event. */
-  id: string;
-  object: "event";
-  type: "contact.deleted";
-  api_version: "2026-08-15";
-  created_at: string;
-  data: {
-    object: Contact;
-  };
-};
-
 /** A custom field of the team's contacts. */
 export type ContactField = {
   object: "contact_field";
@@ -559,19 +375,6 @@ export type ContactField = {
   name: string;
   /** The type of its values. */
   type: "text" | "number" | "boolean" | "date";
-};
-
-/** A contact was changed. */
-export type ContactUpdatedEvent = {
-  /** The id of the event. */
-  id: string;
-  object: "event";
-  type: "contact.updated";
-  api_version: "2026-08-15";
-  created_at: string;
-  data: {
-    object: Contact;
-  };
 };
 
 /** A contact by its address; a field that is left out stays as it is. */
@@ -611,7 +414,7 @@ export type CreateContactBody = {
 export type CreateListBody = {
   /** The name; spaces around it are removed. */
   name: string;
-  /** `SINGLE`: a subscription starts `CONFIRMED`. `DOUBLE`: it starts `PENDING` until the subscriber confirms. */
+  /** `SINGLE`: a subscription starts `CONFIRMED`. `DOUBLE`: it starts `PENDING` until the subscriber confirms. `SINGLE` unless given. */
   optin?: "SINGLE" | "DOUBLE" | undefined;
   /** A note for the team. */
   description?: string | null | undefined;
@@ -642,7 +445,7 @@ export type CreateSubscriberBody = {
 export type CreateSuppressionsBody = {
   /** Addresses; they are trimmed and lower-cased. */
   emails: Array<string>;
-  /** The other reasons are written by the service. */
+  /** The other reasons are written by the service. `MANUAL` unless given. */
   reason?: "MANUAL" | undefined;
 };
 
@@ -684,6 +487,7 @@ export type CreateWebhookBody = {
     | "unsubscribe.created"
     | "account.error"
     | "account.recovered"
+    | (string & {})
   >;
   /** The name; spaces around it are removed. */
   name?: string | undefined;
@@ -841,32 +645,6 @@ export type EmailAccountOfEvent = {
   updated_at: string;
 };
 
-/** A mail came back after it had been accepted. */
-export type EmailBouncedEvent = {
-  /** The id of the event. */
-  id: string;
-  object: "event";
-  type: "email.bounced";
-  api_version: "2026-08-15";
-  created_at: string;
-  data: {
-    object: EmailOfEvent;
-  };
-};
-
-/** A recipient reported a mail as spam. */
-export type EmailComplainedEvent = {
-  /** The id of the event. */
-  id: string;
-  object: "event";
-  type: "email.complained";
-  api_version: "2026-08-15";
-  created_at: string;
-  data: {
-    object: EmailOfEvent;
-  };
-};
-
 /** One mail to one recipient. */
 export type EmailOfEvent = {
   object: "email";
@@ -889,43 +667,71 @@ export type EmailOfEvent = {
   updated_at: string;
 };
 
-/** A mail was refused for good by the sending account's server, or dropped by its provider. */
-export type EmailRejectedEvent = {
-  /** The id of the event. */
+/** The API key or the OAuth token of a request. */
+export type Identity = {
+  object: "api_key" | "oauth_token";
+  /** The id of the record. */
   id: string;
-  object: "event";
-  type: "email.rejected";
-  api_version: "2026-08-15";
-  created_at: string;
-  data: {
-    object: EmailOfEvent;
+  /** The part of the key that may be shown. */
+  key_id: string;
+  /** Test keys have records of their own and never send. */
+  environment: "LIVE" | "TEST";
+  team: {
+    /** The id of the team. */
+    id: string;
   };
-};
-
-/** A mail was accepted by the sending account's server. */
-export type EmailSentEvent = {
-  /** The id of the event. */
-  id: string;
-  object: "event";
-  type: "email.sent";
-  api_version: "2026-08-15";
-  created_at: string;
-  data: {
-    object: EmailOfEvent;
-  };
-};
-
-/** A recipient opened a mail or followed a link in it. */
-export type EventTrackedEvent = {
-  /** The id of the event. */
-  id: string;
-  object: "event";
-  type: "event.tracked";
-  api_version: "2026-08-15";
-  created_at: string;
-  data: {
-    object: TrackedEvent;
-  };
+  /** The role of the key's creator at this moment. */
+  role: "OWNER" | "ADMIN" | "EDITOR" | "VIEWER";
+  /** Their role when the key was created; null for a token, of which none was recorded. */
+  role_at_issue: "OWNER" | "ADMIN" | "EDITOR" | "VIEWER" | null;
+  /** The dated version that the key is pinned to. */
+  api_version: string;
+  /** The scopes that the key has at this moment. */
+  scopes: Array<
+    | "lists:read"
+    | "lists:write"
+    | "subscribers:read"
+    | "subscribers:write"
+    | "contacts:read"
+    | "contacts:write"
+    | "newsletters:read"
+    | "newsletters:write"
+    | "newsletters:send"
+    | "campaigns:read"
+    | "campaigns:write"
+    | "campaigns:send"
+    | "webhooks:read"
+    | "webhooks:write"
+    | "suppressions:read"
+    | "suppressions:write"
+    | "suppressions:delete"
+    | "accounts:read"
+    | "analytics:read"
+    | "usage:read"
+  >;
+  /** The scopes that the key was created with. */
+  granted_scopes: Array<
+    | "lists:read"
+    | "lists:write"
+    | "subscribers:read"
+    | "subscribers:write"
+    | "contacts:read"
+    | "contacts:write"
+    | "newsletters:read"
+    | "newsletters:write"
+    | "newsletters:send"
+    | "campaigns:read"
+    | "campaigns:write"
+    | "campaigns:send"
+    | "webhooks:read"
+    | "webhooks:write"
+    | "suppressions:read"
+    | "suppressions:write"
+    | "suppressions:delete"
+    | "accounts:read"
+    | "analytics:read"
+    | "usage:read"
+  >;
 };
 
 /** The effect that a write would have. */
@@ -943,22 +749,6 @@ export type Impact = {
   affected_ids: Array<string>;
   /** Null when the request uses no limit. */
   quota: QuotaImpact | null;
-};
-
-/** A list of subscribers. */
-export type List = {
-  object: "list";
-  /** The id of the record. */
-  id: string;
-  name: string;
-  /** A note for the team. */
-  description: string | null;
-  /** `SINGLE`: a subscription starts `CONFIRMED`. `DOUBLE`: it starts `PENDING` until the subscriber confirms. */
-  optin: "SINGLE" | "DOUBLE";
-  /** When the record was created. */
-  created_at: string;
-  /** When the record was last changed. */
-  updated_at: string;
 };
 
 /** A subscriber of a list with the subscription to it. */
@@ -998,6 +788,22 @@ export type ListSubscriberBatch = {
   already_subscribed: Array<string>;
   /** Ids of subscribers who opted out of the list; they stay off it until they confirm. */
   opted_out: Array<string>;
+};
+
+/** A list of subscribers. */
+export type MailingList = {
+  object: "list";
+  /** The id of the record. */
+  id: string;
+  name: string;
+  /** A note for the team. */
+  description: string | null;
+  /** `SINGLE`: a subscription starts `CONFIRMED`. `DOUBLE`: it starts `PENDING` until the subscriber confirms. */
+  optin: "SINGLE" | "DOUBLE";
+  /** When the record was created. */
+  created_at: string;
+  /** When the record was last changed. */
+  updated_at: string;
 };
 
 /** A webhook endpoint as its registration answers it: with its secret. */
@@ -1077,32 +883,6 @@ export type Newsletter = {
   updated_at: string;
 };
 
-/** A newsletter's send was cancelled. */
-export type NewsletterCancelledEvent = {
-  /** The id of the event. */
-  id: string;
-  object: "event";
-  type: "newsletter.cancelled";
-  api_version: "2026-08-15";
-  created_at: string;
-  data: {
-    object: NewsletterOfEvent;
-  };
-};
-
-/** A newsletter's send has ended. */
-export type NewsletterCompletedEvent = {
-  /** The id of the event. */
-  id: string;
-  object: "event";
-  type: "newsletter.completed";
-  api_version: "2026-08-15";
-  created_at: string;
-  data: {
-    object: NewsletterOfEvent;
-  };
-};
-
 /** A newsletter as events show it: without its body. */
 export type NewsletterOfEvent = {
   object: "newsletter";
@@ -1159,32 +939,6 @@ export type NewsletterOfEvent = {
     /** Left out: the send was cancelled. */
     cancelled: number;
   } | null;
-};
-
-/** A newsletter's send was paused. */
-export type NewsletterPausedEvent = {
-  /** The id of the event. */
-  id: string;
-  object: "event";
-  type: "newsletter.paused";
-  api_version: "2026-08-15";
-  created_at: string;
-  data: {
-    object: NewsletterOfEvent;
-  };
-};
-
-/** A newsletter was confirmed and waits for its time. */
-export type NewsletterScheduledEvent = {
-  /** The id of the event. */
-  id: string;
-  object: "event";
-  type: "newsletter.scheduled";
-  api_version: "2026-08-15";
-  created_at: string;
-  data: {
-    object: NewsletterOfEvent;
-  };
 };
 
 /** A confirmed send. */
@@ -1246,19 +1000,6 @@ export type NewsletterSendPreview = {
   };
 };
 
-/** A newsletter's first mails go out. */
-export type NewsletterStartedEvent = {
-  /** The id of the event. */
-  id: string;
-  object: "event";
-  type: "newsletter.started";
-  api_version: "2026-08-15";
-  created_at: string;
-  data: {
-    object: NewsletterOfEvent;
-  };
-};
-
 /** A newsletter with its recipients by state. */
 export type NewsletterWithRecipients = {
   object: "newsletter";
@@ -1317,72 +1058,6 @@ export type NewsletterWithRecipients = {
     /** Left out: the send was cancelled. */
     cancelled: number;
   } | null;
-};
-
-/** The OAuth token of a request. */
-export type OAuthToken = {
-  object: "oauth_token";
-  /** The id of the record. */
-  id: string;
-  /** The part of the key that may be shown. */
-  key_id: string;
-  /** Test keys have records of their own and never send. */
-  environment: "LIVE" | "TEST";
-  team: {
-    /** The id of the team. */
-    id: string;
-  };
-  /** The role of the key's creator at this moment. */
-  role: "OWNER" | "ADMIN" | "EDITOR" | "VIEWER";
-  role_at_issue: null;
-  /** The dated version that the key is pinned to. */
-  api_version: string;
-  /** The scopes that the key has at this moment. */
-  scopes: Array<
-    | "lists:read"
-    | "lists:write"
-    | "subscribers:read"
-    | "subscribers:write"
-    | "contacts:read"
-    | "contacts:write"
-    | "newsletters:read"
-    | "newsletters:write"
-    | "newsletters:send"
-    | "campaigns:read"
-    | "campaigns:write"
-    | "campaigns:send"
-    | "webhooks:read"
-    | "webhooks:write"
-    | "suppressions:read"
-    | "suppressions:write"
-    | "suppressions:delete"
-    | "accounts:read"
-    | "analytics:read"
-    | "usage:read"
-  >;
-  /** The scopes that the key was created with. */
-  granted_scopes: Array<
-    | "lists:read"
-    | "lists:write"
-    | "subscribers:read"
-    | "subscribers:write"
-    | "contacts:read"
-    | "contacts:write"
-    | "newsletters:read"
-    | "newsletters:write"
-    | "newsletters:send"
-    | "campaigns:read"
-    | "campaigns:write"
-    | "campaigns:send"
-    | "webhooks:read"
-    | "webhooks:write"
-    | "suppressions:read"
-    | "suppressions:write"
-    | "suppressions:delete"
-    | "accounts:read"
-    | "analytics:read"
-    | "usage:read"
-  >;
 };
 
 /** The use of a limit by the request, and where the team stands. */
@@ -1462,14 +1137,15 @@ export type ReplayWebhookDeliveriesBody = {
         | "unsubscribe.created"
         | "account.error"
         | "account.recovered"
+        | (string & {})
       >
     | undefined;
-  /** How they ended. */
+  /** How they ended. `FAILED`, `BLOCKED` unless given. */
   statuses?: Array<"FAILED" | "BLOCKED"> | undefined;
 };
 
 export type RotateWebhookSecretBody = {
-  /** For how long the old secret signs beside the new one, in hours; 0 for one that leaked. */
+  /** For how long the old secret signs beside the new one, in hours; 0 for one that leaked. `24` unless given. */
   overlap_hours?: number | undefined;
 };
 
@@ -1490,19 +1166,6 @@ export type SendNewsletterBody = {
   confirmation_token: string;
 };
 
-/** A person has passed the last step of a sequence. */
-export type SequenceCompletedEvent = {
-  /** The id of the event. */
-  id: string;
-  object: "event";
-  type: "sequence.completed";
-  api_version: "2026-08-15";
-  created_at: string;
-  data: {
-    object: SequenceEnrolment;
-  };
-};
-
 /** A person in a sequence; it is named by the ids of the two. */
 export type SequenceEnrolment = {
   object: "sequence_enrolment";
@@ -1520,32 +1183,6 @@ export type SequenceEnrolment = {
   entered_at: string;
 };
 
-/** A person entered a sequence. */
-export type SequenceEnteredEvent = {
-  /** The id of the event. */
-  id: string;
-  object: "event";
-  type: "sequence.entered";
-  api_version: "2026-08-15";
-  created_at: string;
-  data: {
-    object: SequenceEnrolment;
-  };
-};
-
-/** A person left a sequence before its end: a condition of a step ended it, or they may not be mailed any more. */
-export type SequenceLeftEvent = {
-  /** The id of the event. */
-  id: string;
-  object: "event";
-  type: "sequence.left";
-  api_version: "2026-08-15";
-  created_at: string;
-  data: {
-    object: SequenceEnrolment;
-  };
-};
-
 /** A person with an email address. */
 export type Subscriber = {
   object: "subscriber";
@@ -1558,45 +1195,6 @@ export type Subscriber = {
   created_at: string;
   /** When the record was last changed. */
   updated_at: string;
-};
-
-/** A subscriber was added. */
-export type SubscriberCreatedEvent = {
-  /** The id of the event. */
-  id: string;
-  object: "event";
-  type: "subscriber.created";
-  api_version: "2026-08-15";
-  created_at: string;
-  data: {
-    object: Subscriber;
-  };
-};
-
-/** A subscriber was deleted. */
-export type SubscriberDeletedEvent = {
-  /** The id of the event. */
-  id: string;
-  object: "event";
-  type: "subscriber.deleted";
-  api_version: "2026-08-15";
-  created_at: string;
-  data: {
-    object: Subscriber;
-  };
-};
-
-/** A subscriber's address or name was changed. */
-export type SubscriberUpdatedEvent = {
-  /** The id of the event. */
-  id: string;
-  object: "event";
-  type: "subscriber.updated";
-  api_version: "2026-08-15";
-  created_at: string;
-  data: {
-    object: Subscriber;
-  };
 };
 
 /** A subscriber with the subscriptions to all lists. */
@@ -1634,32 +1232,6 @@ export type Subscription = {
   updated_at: string;
 };
 
-/** A subscriber confirmed a double opt-in. */
-export type SubscriptionConfirmedEvent = {
-  /** The id of the event. */
-  id: string;
-  object: "event";
-  type: "subscription.confirmed";
-  api_version: "2026-08-15";
-  created_at: string;
-  data: {
-    object: SubscriptionOfEvent;
-  };
-};
-
-/** A subscriber was put on a list. */
-export type SubscriptionCreatedEvent = {
-  /** The id of the event. */
-  id: string;
-  object: "event";
-  type: "subscription.created";
-  api_version: "2026-08-15";
-  created_at: string;
-  data: {
-    object: SubscriptionOfEvent;
-  };
-};
-
 /** A subscription as events show it; it is named by its two ids. */
 export type SubscriptionOfEvent = {
   object: "subscription";
@@ -1681,19 +1253,6 @@ export type SubscriptionOfEvent = {
   updated_at: string;
 };
 
-/** A subscriber was taken off a list, or opted out of it. */
-export type SubscriptionRemovedEvent = {
-  /** The id of the event. */
-  id: string;
-  object: "event";
-  type: "subscription.removed";
-  api_version: "2026-08-15";
-  created_at: string;
-  data: {
-    object: SubscriptionOfEvent;
-  };
-};
-
 /** An address that the team does not mail. */
 export type Suppression = {
   object: "suppression";
@@ -1708,19 +1267,6 @@ export type Suppression = {
   updated_at: string;
 };
 
-/** An address was put on the do-not-mail list, other than through the API. */
-export type SuppressionAddedEvent = {
-  /** The id of the event. */
-  id: string;
-  object: "event";
-  type: "suppression.added";
-  api_version: "2026-08-15";
-  created_at: string;
-  data: {
-    object: Suppression;
-  };
-};
-
 /** The outcome of suppressing addresses. */
 export type SuppressionBatch = {
   object: "suppression_batch";
@@ -1728,19 +1274,6 @@ export type SuppressionBatch = {
   added: Array<string>;
   /** Addresses that were on it already, and stay as they are. */
   already_suppressed: Array<string>;
-};
-
-/** A suppression was lifted. */
-export type SuppressionRemovedEvent = {
-  /** The id of the event. */
-  id: string;
-  object: "event";
-  type: "suppression.removed";
-  api_version: "2026-08-15";
-  created_at: string;
-  data: {
-    object: Suppression;
-  };
 };
 
 export type TestWebhookBody = {
@@ -1778,6 +1311,7 @@ export type TestWebhookBody = {
     | "unsubscribe.created"
     | "account.error"
     | "account.recovered"
+    | (string & {})
     | undefined;
 };
 
@@ -1815,19 +1349,6 @@ export type Unsubscribe = {
   unsubscribed_at: string;
   /** When the record was created. */
   created_at: string;
-};
-
-/** A recipient unsubscribed. */
-export type UnsubscribeCreatedEvent = {
-  /** The id of the event. */
-  id: string;
-  object: "event";
-  type: "unsubscribe.created";
-  api_version: "2026-08-15";
-  created_at: string;
-  data: {
-    object: Unsubscribe;
-  };
 };
 
 export type UpdateCampaignBody = {
@@ -1927,6 +1448,7 @@ export type UpdateWebhookBody = {
         | "unsubscribe.created"
         | "account.error"
         | "account.recovered"
+        | (string & {})
       >
     | undefined;
   /** The name; spaces around it are removed. */
@@ -2118,6 +1640,422 @@ export type WebhookSecret = {
   secret: string;
   /** Until when the old secret signs too; null when it signs no more. */
   previous_secret_expires_at: string | null;
+};
+
+/** A contact was added. */
+export type ContactCreatedEvent = {
+  /** The id of the event. */
+  id: string;
+  object: "event";
+  type: "contact.created";
+  api_version: "2026-08-15";
+  created_at: string;
+  data: {
+    object: Contact;
+  };
+};
+
+/** A contact was changed. */
+export type ContactUpdatedEvent = {
+  /** The id of the event. */
+  id: string;
+  object: "event";
+  type: "contact.updated";
+  api_version: "2026-08-15";
+  created_at: string;
+  data: {
+    object: Contact;
+  };
+};
+
+/** A contact was deleted. */
+export type ContactDeletedEvent = {
+  /** The id of the event. */
+  id: string;
+  object: "event";
+  type: "contact.deleted";
+  api_version: "2026-08-15";
+  created_at: string;
+  data: {
+    object: Contact;
+  };
+};
+
+/** A subscriber was added. */
+export type SubscriberCreatedEvent = {
+  /** The id of the event. */
+  id: string;
+  object: "event";
+  type: "subscriber.created";
+  api_version: "2026-08-15";
+  created_at: string;
+  data: {
+    object: Subscriber;
+  };
+};
+
+/** A subscriber's address or name was changed. */
+export type SubscriberUpdatedEvent = {
+  /** The id of the event. */
+  id: string;
+  object: "event";
+  type: "subscriber.updated";
+  api_version: "2026-08-15";
+  created_at: string;
+  data: {
+    object: Subscriber;
+  };
+};
+
+/** A subscriber was deleted. */
+export type SubscriberDeletedEvent = {
+  /** The id of the event. */
+  id: string;
+  object: "event";
+  type: "subscriber.deleted";
+  api_version: "2026-08-15";
+  created_at: string;
+  data: {
+    object: Subscriber;
+  };
+};
+
+/** A subscriber was put on a list. */
+export type SubscriptionCreatedEvent = {
+  /** The id of the event. */
+  id: string;
+  object: "event";
+  type: "subscription.created";
+  api_version: "2026-08-15";
+  created_at: string;
+  data: {
+    object: SubscriptionOfEvent;
+  };
+};
+
+/** A subscriber confirmed a double opt-in. */
+export type SubscriptionConfirmedEvent = {
+  /** The id of the event. */
+  id: string;
+  object: "event";
+  type: "subscription.confirmed";
+  api_version: "2026-08-15";
+  created_at: string;
+  data: {
+    object: SubscriptionOfEvent;
+  };
+};
+
+/** A subscriber was taken off a list, or opted out of it. */
+export type SubscriptionRemovedEvent = {
+  /** The id of the event. */
+  id: string;
+  object: "event";
+  type: "subscription.removed";
+  api_version: "2026-08-15";
+  created_at: string;
+  data: {
+    object: SubscriptionOfEvent;
+  };
+};
+
+/** A newsletter was confirmed and waits for its time. */
+export type NewsletterScheduledEvent = {
+  /** The id of the event. */
+  id: string;
+  object: "event";
+  type: "newsletter.scheduled";
+  api_version: "2026-08-15";
+  created_at: string;
+  data: {
+    object: NewsletterOfEvent;
+  };
+};
+
+/** A newsletter's first mails go out. */
+export type NewsletterStartedEvent = {
+  /** The id of the event. */
+  id: string;
+  object: "event";
+  type: "newsletter.started";
+  api_version: "2026-08-15";
+  created_at: string;
+  data: {
+    object: NewsletterOfEvent;
+  };
+};
+
+/** A newsletter's send was paused. */
+export type NewsletterPausedEvent = {
+  /** The id of the event. */
+  id: string;
+  object: "event";
+  type: "newsletter.paused";
+  api_version: "2026-08-15";
+  created_at: string;
+  data: {
+    object: NewsletterOfEvent;
+  };
+};
+
+/** A newsletter's send has ended. */
+export type NewsletterCompletedEvent = {
+  /** The id of the event. */
+  id: string;
+  object: "event";
+  type: "newsletter.completed";
+  api_version: "2026-08-15";
+  created_at: string;
+  data: {
+    object: NewsletterOfEvent;
+  };
+};
+
+/** A newsletter's send was cancelled. */
+export type NewsletterCancelledEvent = {
+  /** The id of the event. */
+  id: string;
+  object: "event";
+  type: "newsletter.cancelled";
+  api_version: "2026-08-15";
+  created_at: string;
+  data: {
+    object: NewsletterOfEvent;
+  };
+};
+
+/** A campaign was confirmed and waits for its time. */
+export type CampaignScheduledEvent = {
+  /** The id of the event. */
+  id: string;
+  object: "event";
+  type: "campaign.scheduled";
+  api_version: "2026-08-15";
+  created_at: string;
+  data: {
+    object: CampaignOfEvent;
+  };
+};
+
+/** A campaign's first mails go out. */
+export type CampaignStartedEvent = {
+  /** The id of the event. */
+  id: string;
+  object: "event";
+  type: "campaign.started";
+  api_version: "2026-08-15";
+  created_at: string;
+  data: {
+    object: CampaignOfEvent;
+  };
+};
+
+/** A campaign's send was paused. */
+export type CampaignPausedEvent = {
+  /** The id of the event. */
+  id: string;
+  object: "event";
+  type: "campaign.paused";
+  api_version: "2026-08-15";
+  created_at: string;
+  data: {
+    object: CampaignOfEvent;
+  };
+};
+
+/** A campaign's send has ended. */
+export type CampaignCompletedEvent = {
+  /** The id of the event. */
+  id: string;
+  object: "event";
+  type: "campaign.completed";
+  api_version: "2026-08-15";
+  created_at: string;
+  data: {
+    object: CampaignOfEvent;
+  };
+};
+
+/** A campaign's send was cancelled. */
+export type CampaignCancelledEvent = {
+  /** The id of the event. */
+  id: string;
+  object: "event";
+  type: "campaign.cancelled";
+  api_version: "2026-08-15";
+  created_at: string;
+  data: {
+    object: CampaignOfEvent;
+  };
+};
+
+/** A person entered a sequence. */
+export type SequenceEnteredEvent = {
+  /** The id of the event. */
+  id: string;
+  object: "event";
+  type: "sequence.entered";
+  api_version: "2026-08-15";
+  created_at: string;
+  data: {
+    object: SequenceEnrolment;
+  };
+};
+
+/** A person has passed the last step of a sequence. */
+export type SequenceCompletedEvent = {
+  /** The id of the event. */
+  id: string;
+  object: "event";
+  type: "sequence.completed";
+  api_version: "2026-08-15";
+  created_at: string;
+  data: {
+    object: SequenceEnrolment;
+  };
+};
+
+/** A person left a sequence before its end: a condition of a step ended it, or they may not be mailed any more. */
+export type SequenceLeftEvent = {
+  /** The id of the event. */
+  id: string;
+  object: "event";
+  type: "sequence.left";
+  api_version: "2026-08-15";
+  created_at: string;
+  data: {
+    object: SequenceEnrolment;
+  };
+};
+
+/** A mail was accepted by the sending account's server. */
+export type EmailSentEvent = {
+  /** The id of the event. */
+  id: string;
+  object: "event";
+  type: "email.sent";
+  api_version: "2026-08-15";
+  created_at: string;
+  data: {
+    object: EmailOfEvent;
+  };
+};
+
+/** A mail was refused for good by the sending account's server, or dropped by its provider. */
+export type EmailRejectedEvent = {
+  /** The id of the event. */
+  id: string;
+  object: "event";
+  type: "email.rejected";
+  api_version: "2026-08-15";
+  created_at: string;
+  data: {
+    object: EmailOfEvent;
+  };
+};
+
+/** A mail came back after it had been accepted. */
+export type EmailBouncedEvent = {
+  /** The id of the event. */
+  id: string;
+  object: "event";
+  type: "email.bounced";
+  api_version: "2026-08-15";
+  created_at: string;
+  data: {
+    object: EmailOfEvent;
+  };
+};
+
+/** A recipient reported a mail as spam. */
+export type EmailComplainedEvent = {
+  /** The id of the event. */
+  id: string;
+  object: "event";
+  type: "email.complained";
+  api_version: "2026-08-15";
+  created_at: string;
+  data: {
+    object: EmailOfEvent;
+  };
+};
+
+/** A recipient opened a mail or followed a link in it. */
+export type EventTrackedEvent = {
+  /** The id of the event. */
+  id: string;
+  object: "event";
+  type: "event.tracked";
+  api_version: "2026-08-15";
+  created_at: string;
+  data: {
+    object: TrackedEvent;
+  };
+};
+
+/** An address was put on the do-not-mail list, other than through the API. */
+export type SuppressionAddedEvent = {
+  /** The id of the event. */
+  id: string;
+  object: "event";
+  type: "suppression.added";
+  api_version: "2026-08-15";
+  created_at: string;
+  data: {
+    object: Suppression;
+  };
+};
+
+/** A suppression was lifted. */
+export type SuppressionRemovedEvent = {
+  /** The id of the event. */
+  id: string;
+  object: "event";
+  type: "suppression.removed";
+  api_version: "2026-08-15";
+  created_at: string;
+  data: {
+    object: Suppression;
+  };
+};
+
+/** A recipient unsubscribed. */
+export type UnsubscribeCreatedEvent = {
+  /** The id of the event. */
+  id: string;
+  object: "event";
+  type: "unsubscribe.created";
+  api_version: "2026-08-15";
+  created_at: string;
+  data: {
+    object: Unsubscribe;
+  };
+};
+
+/** A sending account cannot be used. */
+export type AccountErrorEvent = {
+  /** The id of the event. */
+  id: string;
+  object: "event";
+  type: "account.error";
+  api_version: "2026-08-15";
+  created_at: string;
+  data: {
+    object: EmailAccountOfEvent;
+  };
+};
+
+/** A sending account works again. */
+export type AccountRecoveredEvent = {
+  /** The id of the event. */
+  id: string;
+  object: "event";
+  type: "account.recovered";
+  api_version: "2026-08-15";
+  created_at: string;
+  data: {
+    object: EmailAccountOfEvent;
+  };
 };
 
 /** The codes of refusals. Codes are added, never renamed. */
@@ -2466,8 +2404,10 @@ export class MeResource {
    * `granted_scopes` are those of the key's creation; `scopes` are those of them that the role of its creator still allows.
    *
    * **Scope:** none.
+   *
+   * **Errors:** those of every operation.
    */
-  retrieve(options?: RequestOptions): Promise<Answer<ApiKey | OAuthToken>> {
+  retrieve(options?: RequestOptions): Promise<Answer<Identity>> {
     return this.#transport.request({ method: "GET", path: "/me" }, options);
   }
 }
@@ -2485,9 +2425,11 @@ export class ListsResource {
    * Pages through the lists of the team.
    *
    * **Scope:** `lists:read`.
+   *
+   * **Errors:** `cursor_invalid`, `filter_unsupported`, `sort_unsupported`, `expand_unsupported`, `insufficient_scope`, those of every operation.
    */
-  list(query: ListListsQuery = {}, options?: RequestOptions): Listing<List> {
-    const readPage = (query: ListListsQuery): Promise<Page<List>> =>
+  list(query: ListListsQuery = {}, options?: RequestOptions): Listing<MailingList> {
+    const readPage = (query: ListListsQuery): Promise<Page<MailingList>> =>
       this.#transport.request({ method: "GET", path: "/lists", query }, options);
     return listingOf(readPage, query);
   }
@@ -2497,7 +2439,7 @@ export class ListsResource {
     since?: string,
     query: Omit<ListListsQuery, "updated_since" | "sort" | "cursor"> = {},
     options?: RequestOptions,
-  ): Changes<List> {
+  ): Changes<MailingList> {
     return new Changes((page) =>
       this.list(
         { ...page, ...query, sort: "updated_at", ...(since === undefined ? {} : { updated_since: since }) },
@@ -2518,8 +2460,13 @@ export class ListsResource {
    * **Idempotency-Key:** optional, strongly recommended: with it a request can be repeated safely.
    *
    * **Dry run:** `?dry_run=true` answers the effect and does nothing, which needs `lists:read` besides.
+   *
+   * **Errors:** `insufficient_scope`, `idempotency_key_reused`, `request_in_flight`, `person_erased`, `resource_limit_reached`, those of every operation.
    */
-  create<O extends WriteOptions & DryRunOption>(body: CreateListBody, options?: O): Promise<Outcome<List, Impact, O>> {
+  create<O extends WriteOptions & DryRunOption>(
+    body: CreateListBody,
+    options?: O,
+  ): Promise<Outcome<MailingList, Impact, O>> {
     return this.#transport.request({ method: "POST", path: "/lists", body, takesKey: true }, options);
   }
 
@@ -2529,8 +2476,10 @@ export class ListsResource {
    * Answers one list, without its subscribers.
    *
    * **Scope:** `lists:read`.
+   *
+   * **Errors:** `insufficient_scope`, `not_found`, those of every operation.
    */
-  retrieve(listId: string, options?: RequestOptions): Promise<Answer<List>> {
+  retrieve(listId: string, options?: RequestOptions): Promise<Answer<MailingList>> {
     return this.#transport.request({ method: "GET", path: "/lists/{listId}", ids: { listId } }, options);
   }
 
@@ -2544,12 +2493,14 @@ export class ListsResource {
    * **Idempotency-Key:** optional, strongly recommended: with it a request can be repeated safely.
    *
    * **Dry run:** `?dry_run=true` answers the effect and does nothing, which needs `lists:read` besides.
+   *
+   * **Errors:** `insufficient_scope`, `not_found`, `idempotency_key_reused`, `request_in_flight`, `person_erased`, those of every operation.
    */
   update<O extends WriteOptions & DryRunOption>(
     listId: string,
     body: UpdateListBody,
     options?: O,
-  ): Promise<Outcome<List, Impact, O>> {
+  ): Promise<Outcome<MailingList, Impact, O>> {
     return this.#transport.request(
       { method: "PATCH", path: "/lists/{listId}", ids: { listId }, body, takesKey: true },
       options,
@@ -2568,6 +2519,8 @@ export class ListsResource {
    * **Idempotency-Key:** has no effect here. A second deletion is 404 `not_found`.
    *
    * **Dry run:** `?dry_run=true` answers the effect and does nothing, which needs `lists:read` besides.
+   *
+   * **Errors:** `insufficient_scope`, `not_found`, `resource_state_invalid`, those of every operation.
    */
   delete<O extends RequestOptions & DryRunOption>(
     listId: string,
@@ -2582,6 +2535,8 @@ export class ListsResource {
    * Pages through the subscribers of a list. The `id` of an item is the subscriber's; its status and timestamps are those of the subscription.
    *
    * **Scope:** `lists:read` and `subscribers:read`.
+   *
+   * **Errors:** `cursor_invalid`, `filter_unsupported`, `sort_unsupported`, `expand_unsupported`, `insufficient_scope`, `not_found`, those of every operation.
    */
   listSubscribers(
     listId: string,
@@ -2621,6 +2576,8 @@ export class ListsResource {
    * **Idempotency-Key:** optional, strongly recommended: with it a request can be repeated safely.
    *
    * **Dry run:** `?dry_run=true` answers the effect and does nothing, which needs `lists:read` besides.
+   *
+   * **Errors:** `insufficient_scope`, `not_found`, `idempotency_key_reused`, `request_in_flight`, `person_erased`, those of every operation.
    */
   addSubscribers<O extends WriteOptions & DryRunOption>(
     listId: string,
@@ -2643,6 +2600,8 @@ export class ListsResource {
    * **Idempotency-Key:** optional, strongly recommended: with it a request can be repeated safely.
    *
    * **Dry run:** `?dry_run=true` answers the effect and does nothing, which needs `lists:read` besides.
+   *
+   * **Errors:** `insufficient_scope`, `not_found`, `idempotency_key_reused`, `request_in_flight`, `person_erased`, those of every operation.
    */
   updateSubscriber<O extends WriteOptions & DryRunOption>(
     listId: string,
@@ -2674,6 +2633,8 @@ export class ListsResource {
    * **Idempotency-Key:** has no effect here. A second deletion is 404 `not_found`.
    *
    * **Dry run:** `?dry_run=true` answers the effect and does nothing, which needs `lists:read` besides.
+   *
+   * **Errors:** `insufficient_scope`, `not_found`, `resource_state_invalid`, those of every operation.
    */
   removeSubscriber<O extends RequestOptions & DryRunOption>(
     listId: string,
@@ -2700,6 +2661,8 @@ export class SubscribersResource {
    * Pages through the subscribers of the team. With `email` it finds the one with that address.
    *
    * **Scope:** `subscribers:read`.
+   *
+   * **Errors:** `cursor_invalid`, `filter_unsupported`, `sort_unsupported`, `expand_unsupported`, `insufficient_scope`, those of every operation.
    */
   list(query: ListSubscribersQuery = {}, options?: RequestOptions): Listing<Subscriber> {
     const readPage = (query: ListSubscribersQuery): Promise<Page<Subscriber>> =>
@@ -2731,6 +2694,8 @@ export class SubscribersResource {
    * **Idempotency-Key:** optional, strongly recommended: with it a request can be repeated safely.
    *
    * **Dry run:** `?dry_run=true` answers the effect and does nothing, which needs `subscribers:read` besides.
+   *
+   * **Errors:** `quota_exceeded`, `insufficient_scope`, `idempotency_key_reused`, `request_in_flight`, `resource_already_exists`, `person_erased`, those of every operation.
    */
   create<O extends WriteOptions & DryRunOption>(
     body: CreateSubscriberBody,
@@ -2745,6 +2710,8 @@ export class SubscribersResource {
    * Answers one subscriber with the subscriptions to all lists.
    *
    * **Scope:** `subscribers:read`.
+   *
+   * **Errors:** `insufficient_scope`, `not_found`, those of every operation.
    */
   retrieve(subscriberId: string, options?: RequestOptions): Promise<Answer<SubscriberWithSubscriptions>> {
     return this.#transport.request(
@@ -2763,6 +2730,8 @@ export class SubscribersResource {
    * **Idempotency-Key:** optional, strongly recommended: with it a request can be repeated safely.
    *
    * **Dry run:** `?dry_run=true` answers the effect and does nothing, which needs `subscribers:read` besides.
+   *
+   * **Errors:** `quota_exceeded`, `insufficient_scope`, `not_found`, `idempotency_key_reused`, `request_in_flight`, `resource_already_exists`, `person_erased`, those of every operation.
    */
   update<O extends WriteOptions & DryRunOption>(
     subscriberId: string,
@@ -2785,6 +2754,8 @@ export class SubscribersResource {
    * **Idempotency-Key:** has no effect here. A second deletion is 404 `not_found`.
    *
    * **Dry run:** `?dry_run=true` answers the effect and does nothing, which needs `subscribers:read` besides.
+   *
+   * **Errors:** `insufficient_scope`, `not_found`, those of every operation.
    */
   delete<O extends RequestOptions & DryRunOption>(
     subscriberId: string,
@@ -2810,6 +2781,8 @@ export class ContactsResource {
    * Pages through the contacts of the team. With `email` it finds the one with that address, with `email_status` those that campaigns can mail or cannot.
    *
    * **Scope:** `contacts:read`.
+   *
+   * **Errors:** `cursor_invalid`, `filter_unsupported`, `sort_unsupported`, `expand_unsupported`, `insufficient_scope`, those of every operation.
    */
   list(query: ListContactsQuery = {}, options?: RequestOptions): Listing<Contact> {
     const readPage = (query: ListContactsQuery): Promise<Page<Contact>> =>
@@ -2843,6 +2816,8 @@ export class ContactsResource {
    * **Idempotency-Key:** optional, strongly recommended: with it a request can be repeated safely.
    *
    * **Dry run:** `?dry_run=true` answers the effect and does nothing, which needs `contacts:read` besides.
+   *
+   * **Errors:** `quota_exceeded`, `insufficient_scope`, `idempotency_key_reused`, `request_in_flight`, `resource_already_exists`, `person_erased`, those of every operation.
    */
   create<O extends WriteOptions & DryRunOption>(
     body: CreateContactBody,
@@ -2863,6 +2838,8 @@ export class ContactsResource {
    * **Idempotency-Key:** required. Without it the request is 400 `idempotency_key_required`.
    *
    * **Dry run:** `?dry_run=true` answers the effect and does nothing, which needs `contacts:read` besides.
+   *
+   * **Errors:** `idempotency_key_required`, `insufficient_scope`, `idempotency_key_reused`, `request_in_flight`, `person_erased`, those of every operation.
    */
   upsert<O extends WriteOptions & DryRunOption>(
     body: UpsertContactsBody,
@@ -2877,6 +2854,8 @@ export class ContactsResource {
    * Answers every custom field that the team declared in the app, in the order of their names, in one page.
    *
    * **Scope:** `contacts:read`.
+   *
+   * **Errors:** `filter_unsupported`, `expand_unsupported`, `insufficient_scope`, those of every operation.
    */
   listFields(options?: RequestOptions): Promise<Answer<Array<ContactField>>> {
     return this.#transport.request({ method: "GET", path: "/contacts/fields" }, options);
@@ -2888,6 +2867,8 @@ export class ContactsResource {
    * Answers one contact.
    *
    * **Scope:** `contacts:read`.
+   *
+   * **Errors:** `insufficient_scope`, `not_found`, those of every operation.
    */
   retrieve(contactId: string, options?: RequestOptions): Promise<Answer<Contact>> {
     return this.#transport.request({ method: "GET", path: "/contacts/{contactId}", ids: { contactId } }, options);
@@ -2905,6 +2886,8 @@ export class ContactsResource {
    * **Idempotency-Key:** optional, strongly recommended: with it a request can be repeated safely.
    *
    * **Dry run:** `?dry_run=true` answers the effect and does nothing, which needs `contacts:read` besides.
+   *
+   * **Errors:** `quota_exceeded`, `insufficient_scope`, `not_found`, `idempotency_key_reused`, `request_in_flight`, `resource_already_exists`, `person_erased`, those of every operation.
    */
   update<O extends WriteOptions & DryRunOption>(
     contactId: string,
@@ -2927,6 +2910,8 @@ export class ContactsResource {
    * **Idempotency-Key:** has no effect here. A second deletion is 404 `not_found`.
    *
    * **Dry run:** `?dry_run=true` answers the effect and does nothing, which needs `contacts:read` besides.
+   *
+   * **Errors:** `insufficient_scope`, `not_found`, those of every operation.
    */
   delete<O extends RequestOptions & DryRunOption>(
     contactId: string,
@@ -2949,6 +2934,8 @@ export class NewslettersResource {
    * Pages through the newsletters of the team, each with its body. A page ends before its records exceed 2,044 KiB, so it may hold fewer newsletters than `limit` and have more after it.
    *
    * **Scope:** `newsletters:read`.
+   *
+   * **Errors:** `cursor_invalid`, `filter_unsupported`, `sort_unsupported`, `expand_unsupported`, `insufficient_scope`, those of every operation.
    */
   list(query: ListNewslettersQuery = {}, options?: RequestOptions): Listing<Newsletter> {
     const readPage = (query: ListNewslettersQuery): Promise<Page<Newsletter>> =>
@@ -2982,6 +2969,8 @@ export class NewslettersResource {
    * **Idempotency-Key:** optional, strongly recommended: with it a request can be repeated safely.
    *
    * **Dry run:** `?dry_run=true` answers the effect and does nothing, which needs `newsletters:read` besides.
+   *
+   * **Errors:** `insufficient_scope`, `idempotency_key_reused`, `request_in_flight`, `person_erased`, `resource_limit_reached`, those of every operation.
    */
   create<O extends WriteOptions & DryRunOption>(
     body: CreateNewsletterBody,
@@ -2996,6 +2985,8 @@ export class NewslettersResource {
    * Answers one newsletter. From its confirmation on, `recipients` counts its recipients in each state; the counts add up to `total`.
    *
    * **Scope:** `newsletters:read`.
+   *
+   * **Errors:** `insufficient_scope`, `not_found`, those of every operation.
    */
   retrieve(newsletterId: string, options?: RequestOptions): Promise<Answer<NewsletterWithRecipients>> {
     return this.#transport.request(
@@ -3014,6 +3005,8 @@ export class NewslettersResource {
    * **Idempotency-Key:** optional, strongly recommended: with it a request can be repeated safely.
    *
    * **Dry run:** `?dry_run=true` answers the effect and does nothing, which needs `newsletters:read` besides.
+   *
+   * **Errors:** `insufficient_scope`, `not_found`, `idempotency_key_reused`, `request_in_flight`, `person_erased`, `resource_state_invalid`, those of every operation.
    */
   update<O extends WriteOptions & DryRunOption>(
     newsletterId: string,
@@ -3036,6 +3029,8 @@ export class NewslettersResource {
    * **Idempotency-Key:** has no effect here. A second deletion is 404 `not_found`.
    *
    * **Dry run:** `?dry_run=true` answers the effect and does nothing, which needs `newsletters:read` besides.
+   *
+   * **Errors:** `insufficient_scope`, `not_found`, `resource_state_invalid`, those of every operation.
    */
   delete<O extends RequestOptions & DryRunOption>(
     newsletterId: string,
@@ -3059,6 +3054,8 @@ export class NewslettersResource {
    * **Idempotency-Key:** optional, strongly recommended: with it a request can be repeated safely.
    *
    * **Dry run:** `?dry_run=true` answers the effect and does nothing, which needs `newsletters:read` besides.
+   *
+   * **Errors:** `insufficient_scope`, `not_found`, `idempotency_key_reused`, `request_in_flight`, `person_erased`, `resource_state_invalid`, those of every operation.
    */
   pause<O extends WriteOptions & DryRunOption>(
     newsletterId: string,
@@ -3082,6 +3079,8 @@ export class NewslettersResource {
    * **Idempotency-Key:** optional, strongly recommended: with it a request can be repeated safely.
    *
    * **Dry run:** `?dry_run=true` answers the effect and does nothing, which needs `newsletters:read` besides.
+   *
+   * **Errors:** `insufficient_scope`, `complaint_rate_exceeded`, `not_found`, `idempotency_key_reused`, `request_in_flight`, `person_erased`, `resource_state_invalid`, those of every operation.
    */
   resume<O extends WriteOptions & DryRunOption>(
     newsletterId: string,
@@ -3105,6 +3104,8 @@ export class NewslettersResource {
    * **Idempotency-Key:** optional, strongly recommended: with it a request can be repeated safely.
    *
    * **Dry run:** `?dry_run=true` answers the effect and does nothing, which needs `newsletters:read` besides.
+   *
+   * **Errors:** `insufficient_scope`, `not_found`, `idempotency_key_reused`, `request_in_flight`, `person_erased`, `resource_state_invalid`, those of every operation.
    */
   cancel<O extends WriteOptions & DryRunOption>(
     newsletterId: string,
@@ -3124,6 +3125,8 @@ export class NewslettersResource {
    * With `status` a page may hold fewer records than `limit`, even none, and have more after it. When the recipients are kept no longer, the answer is 409 `resource_state_invalid`.
    *
    * **Scope:** `newsletters:read` and `subscribers:read`.
+   *
+   * **Errors:** `cursor_invalid`, `filter_unsupported`, `expand_unsupported`, `insufficient_scope`, `not_found`, `resource_state_invalid`, those of every operation.
    */
   listRecipients(
     newsletterId: string,
@@ -3152,6 +3155,8 @@ export class NewslettersResource {
    * **Idempotency-Key:** required. Without it the request is 400 `idempotency_key_required`.
    *
    * **Dry run:** `?dry_run=true` answers the effect and does nothing, which needs `newsletters:read` besides.
+   *
+   * **Errors:** `idempotency_key_required`, `quota_exceeded`, `insufficient_scope`, `send_not_permitted`, `send_domain_not_allowed`, `complaint_rate_exceeded`, `not_found`, `idempotency_key_reused`, `request_in_flight`, `campaign_not_ready`, `sending_domain_unverified`, `person_erased`, `resource_state_invalid`, `send_cap_exceeded`, those of every operation.
    */
   previewSend<O extends WriteOptions & DryRunOption>(
     newsletterId: string,
@@ -3173,6 +3178,8 @@ export class NewslettersResource {
    * **Scope:** `newsletters:send`.
    *
    * **Idempotency-Key:** required. Without it the request is 400 `idempotency_key_required`.
+   *
+   * **Errors:** `idempotency_key_required`, `quota_exceeded`, `insufficient_scope`, `send_not_permitted`, `send_domain_not_allowed`, `complaint_rate_exceeded`, `not_found`, `idempotency_key_reused`, `request_in_flight`, `confirmation_required`, `confirmation_stale`, `confirmation_invalid`, `send_plan_changed`, `campaign_not_ready`, `sending_domain_unverified`, `person_erased`, `resource_state_invalid`, `send_cap_exceeded`, those of every operation.
    */
   send(newsletterId: string, body: SendNewsletterBody, options?: WriteOptions): Promise<Answer<NewsletterSend>> {
     return this.#transport.request(
@@ -3195,6 +3202,8 @@ export class CampaignsResource {
    * Pages through the campaigns of the team, each with its body. A page ends before its records exceed 2,044 KiB, so it may hold fewer campaigns than `limit` and have more after it.
    *
    * **Scope:** `campaigns:read`.
+   *
+   * **Errors:** `cursor_invalid`, `filter_unsupported`, `sort_unsupported`, `expand_unsupported`, `insufficient_scope`, those of every operation.
    */
   list(query: ListCampaignsQuery = {}, options?: RequestOptions): Listing<Campaign> {
     const readPage = (query: ListCampaignsQuery): Promise<Page<Campaign>> =>
@@ -3228,6 +3237,8 @@ export class CampaignsResource {
    * **Idempotency-Key:** optional, strongly recommended: with it a request can be repeated safely.
    *
    * **Dry run:** `?dry_run=true` answers the effect and does nothing, which needs `campaigns:read` besides.
+   *
+   * **Errors:** `insufficient_scope`, `idempotency_key_reused`, `request_in_flight`, `person_erased`, `resource_limit_reached`, those of every operation.
    */
   create<O extends WriteOptions & DryRunOption>(
     body: CreateCampaignBody,
@@ -3242,6 +3253,8 @@ export class CampaignsResource {
    * Answers one campaign. From its confirmation on, `recipients` counts its recipients in each state; the counts add up to `total`.
    *
    * **Scope:** `campaigns:read`.
+   *
+   * **Errors:** `insufficient_scope`, `not_found`, those of every operation.
    */
   retrieve(campaignId: string, options?: RequestOptions): Promise<Answer<CampaignWithRecipients>> {
     return this.#transport.request({ method: "GET", path: "/campaigns/{campaignId}", ids: { campaignId } }, options);
@@ -3257,6 +3270,8 @@ export class CampaignsResource {
    * **Idempotency-Key:** optional, strongly recommended: with it a request can be repeated safely.
    *
    * **Dry run:** `?dry_run=true` answers the effect and does nothing, which needs `campaigns:read` besides.
+   *
+   * **Errors:** `insufficient_scope`, `not_found`, `idempotency_key_reused`, `request_in_flight`, `person_erased`, `resource_state_invalid`, those of every operation.
    */
   update<O extends WriteOptions & DryRunOption>(
     campaignId: string,
@@ -3279,6 +3294,8 @@ export class CampaignsResource {
    * **Idempotency-Key:** has no effect here. A second deletion is 404 `not_found`.
    *
    * **Dry run:** `?dry_run=true` answers the effect and does nothing, which needs `campaigns:read` besides.
+   *
+   * **Errors:** `insufficient_scope`, `not_found`, `resource_state_invalid`, those of every operation.
    */
   delete<O extends RequestOptions & DryRunOption>(
     campaignId: string,
@@ -3299,6 +3316,8 @@ export class CampaignsResource {
    * **Idempotency-Key:** optional, strongly recommended: with it a request can be repeated safely.
    *
    * **Dry run:** `?dry_run=true` answers the effect and does nothing, which needs `campaigns:read` besides.
+   *
+   * **Errors:** `insufficient_scope`, `not_found`, `idempotency_key_reused`, `request_in_flight`, `person_erased`, `resource_state_invalid`, those of every operation.
    */
   pause<O extends WriteOptions & DryRunOption>(campaignId: string, options?: O): Promise<Outcome<Campaign, Impact, O>> {
     return this.#transport.request(
@@ -3319,6 +3338,8 @@ export class CampaignsResource {
    * **Idempotency-Key:** optional, strongly recommended: with it a request can be repeated safely.
    *
    * **Dry run:** `?dry_run=true` answers the effect and does nothing, which needs `campaigns:read` besides.
+   *
+   * **Errors:** `insufficient_scope`, `complaint_rate_exceeded`, `not_found`, `idempotency_key_reused`, `request_in_flight`, `person_erased`, `resource_state_invalid`, those of every operation.
    */
   resume<O extends WriteOptions & DryRunOption>(
     campaignId: string,
@@ -3342,6 +3363,8 @@ export class CampaignsResource {
    * **Idempotency-Key:** optional, strongly recommended: with it a request can be repeated safely.
    *
    * **Dry run:** `?dry_run=true` answers the effect and does nothing, which needs `campaigns:read` besides.
+   *
+   * **Errors:** `insufficient_scope`, `not_found`, `idempotency_key_reused`, `request_in_flight`, `person_erased`, `resource_state_invalid`, those of every operation.
    */
   cancel<O extends WriteOptions & DryRunOption>(
     campaignId: string,
@@ -3361,6 +3384,8 @@ export class CampaignsResource {
    * With `status` a page may hold fewer records than `limit`, even none, and have more after it. When the recipients are kept no longer, the answer is 409 `resource_state_invalid`.
    *
    * **Scope:** `campaigns:read` and `contacts:read`.
+   *
+   * **Errors:** `cursor_invalid`, `filter_unsupported`, `expand_unsupported`, `insufficient_scope`, `not_found`, `resource_state_invalid`, those of every operation.
    */
   listRecipients(
     campaignId: string,
@@ -3389,6 +3414,8 @@ export class CampaignsResource {
    * **Idempotency-Key:** required. Without it the request is 400 `idempotency_key_required`.
    *
    * **Dry run:** `?dry_run=true` answers the effect and does nothing, which needs `campaigns:read` besides.
+   *
+   * **Errors:** `idempotency_key_required`, `filter_unsupported`, `quota_exceeded`, `insufficient_scope`, `send_not_permitted`, `send_domain_not_allowed`, `complaint_rate_exceeded`, `not_found`, `idempotency_key_reused`, `request_in_flight`, `campaign_not_ready`, `sending_domain_unverified`, `person_erased`, `resource_state_invalid`, `send_cap_exceeded`, those of every operation.
    */
   previewSend<O extends WriteOptions & DryRunOption>(
     campaignId: string,
@@ -3410,6 +3437,8 @@ export class CampaignsResource {
    * **Scope:** `campaigns:send`.
    *
    * **Idempotency-Key:** required. Without it the request is 400 `idempotency_key_required`.
+   *
+   * **Errors:** `idempotency_key_required`, `quota_exceeded`, `insufficient_scope`, `send_not_permitted`, `send_domain_not_allowed`, `complaint_rate_exceeded`, `not_found`, `idempotency_key_reused`, `request_in_flight`, `confirmation_required`, `confirmation_stale`, `confirmation_invalid`, `send_plan_changed`, `campaign_not_ready`, `sending_domain_unverified`, `person_erased`, `resource_state_invalid`, `send_cap_exceeded`, those of every operation.
    */
   send(campaignId: string, body: SendCampaignBody, options?: WriteOptions): Promise<Answer<CampaignSend>> {
     return this.#transport.request(
@@ -3432,6 +3461,8 @@ export class SuppressionsResource {
    * Pages through the do-not-mail list of the team: addresses that were put there by hand, and those of bounces, complaints and opt-outs.
    *
    * **Scope:** `suppressions:read`.
+   *
+   * **Errors:** `cursor_invalid`, `filter_unsupported`, `sort_unsupported`, `expand_unsupported`, `insufficient_scope`, those of every operation.
    */
   list(query: ListSuppressionsQuery = {}, options?: RequestOptions): Listing<Suppression> {
     const readPage = (query: ListSuppressionsQuery): Promise<Page<Suppression>> =>
@@ -3465,6 +3496,8 @@ export class SuppressionsResource {
    * **Idempotency-Key:** optional, strongly recommended: with it a request can be repeated safely.
    *
    * **Dry run:** `?dry_run=true` answers the effect and does nothing, which needs `suppressions:read` besides.
+   *
+   * **Errors:** `insufficient_scope`, `idempotency_key_reused`, `request_in_flight`, `person_erased`, those of every operation.
    */
   create<O extends WriteOptions & DryRunOption>(
     body: CreateSuppressionsBody,
@@ -3479,6 +3512,8 @@ export class SuppressionsResource {
    * Looks up an address on the do-not-mail list. An address that is not on it is 404 `not_found`. The address is percent-encoded in the path.
    *
    * **Scope:** `suppressions:read`.
+   *
+   * **Errors:** `insufficient_scope`, `not_found`, those of every operation.
    */
   retrieve(emailOrSuppressionId: string, options?: RequestOptions): Promise<Answer<Suppression>> {
     return this.#transport.request(
@@ -3499,6 +3534,8 @@ export class SuppressionsResource {
    * **Idempotency-Key:** has no effect here. A second deletion is 404 `not_found`.
    *
    * **Dry run:** `?dry_run=true` answers the effect and does nothing, which needs `suppressions:read` besides.
+   *
+   * **Errors:** `insufficient_scope`, `not_found`, those of every operation.
    */
   delete<O extends RequestOptions & DryRunOption>(
     emailOrSuppressionId: string,
@@ -3524,6 +3561,8 @@ export class UnsubscribesResource {
    * Pages through the opt-outs, which are never changed or deleted. There is no `updated_since`: page by `unsubscribed_at` and keep the newest value.
    *
    * **Scope:** `suppressions:read`.
+   *
+   * **Errors:** `cursor_invalid`, `filter_unsupported`, `sort_unsupported`, `expand_unsupported`, `insufficient_scope`, those of every operation.
    */
   list(query: ListUnsubscribesQuery = {}, options?: RequestOptions): Listing<Unsubscribe> {
     const readPage = (query: ListUnsubscribesQuery): Promise<Page<Unsubscribe>> =>
@@ -3545,6 +3584,8 @@ export class AccountsResource {
    * Pages through the sending accounts of the team. No credential is shown.
    *
    * **Scope:** `accounts:read`.
+   *
+   * **Errors:** `cursor_invalid`, `filter_unsupported`, `sort_unsupported`, `expand_unsupported`, `insufficient_scope`, those of every operation.
    */
   list(query: ListAccountsQuery = {}, options?: RequestOptions): Listing<EmailAccount> {
     const readPage = (query: ListAccountsQuery): Promise<Page<EmailAccount>> =>
@@ -3572,6 +3613,8 @@ export class AccountsResource {
    * Answers one sending account. Only an `ACTIVE` one can send.
    *
    * **Scope:** `accounts:read`.
+   *
+   * **Errors:** `insufficient_scope`, `not_found`, those of every operation.
    */
   retrieve(accountId: string, options?: RequestOptions): Promise<Answer<EmailAccount>> {
     return this.#transport.request({ method: "GET", path: "/accounts/{accountId}", ids: { accountId } }, options);
@@ -3591,6 +3634,8 @@ export class WebhooksResource {
    * Pages through the webhook endpoints that were registered through the API, without their secrets.
    *
    * **Scope:** `webhooks:read`.
+   *
+   * **Errors:** `cursor_invalid`, `filter_unsupported`, `sort_unsupported`, `expand_unsupported`, `insufficient_scope`, those of every operation.
    */
   list(query: ListWebhooksQuery = {}, options?: RequestOptions): Listing<WebhookEndpoint> {
     const readPage = (query: ListWebhooksQuery): Promise<Page<WebhookEndpoint>> =>
@@ -3626,6 +3671,8 @@ export class WebhooksResource {
    * **Idempotency-Key:** optional, strongly recommended: with it a request can be repeated safely.
    *
    * **Dry run:** `?dry_run=true` answers the effect and does nothing, which needs `webhooks:read` besides.
+   *
+   * **Errors:** `insufficient_scope`, `idempotency_key_reused`, `request_in_flight`, `person_erased`, `resource_limit_reached`, those of every operation.
    */
   create<O extends WriteOptions & DryRunOption>(
     body: CreateWebhookBody,
@@ -3640,6 +3687,8 @@ export class WebhooksResource {
    * Answers every event that an endpoint can subscribe to, in one page. The catalogue grows; a name is never changed or reused.
    *
    * **Scope:** `webhooks:read`.
+   *
+   * **Errors:** `filter_unsupported`, `expand_unsupported`, `insufficient_scope`, those of every operation.
    */
   listEventTypes(options?: RequestOptions): Promise<Answer<Array<WebhookEventType>>> {
     return this.#transport.request({ method: "GET", path: "/webhooks/events" }, options);
@@ -3651,6 +3700,8 @@ export class WebhooksResource {
    * Answers one webhook endpoint, without its secret. Of its own headers the names are shown alone.
    *
    * **Scope:** `webhooks:read`.
+   *
+   * **Errors:** `insufficient_scope`, `not_found`, those of every operation.
    */
   retrieve(webhookId: string, options?: RequestOptions): Promise<Answer<WebhookEndpoint>> {
     return this.#transport.request({ method: "GET", path: "/webhooks/{webhookId}", ids: { webhookId } }, options);
@@ -3668,6 +3719,8 @@ export class WebhooksResource {
    * **Idempotency-Key:** optional, strongly recommended: with it a request can be repeated safely.
    *
    * **Dry run:** `?dry_run=true` answers the effect and does nothing, which needs `webhooks:read` besides.
+   *
+   * **Errors:** `insufficient_scope`, `not_found`, `idempotency_key_reused`, `request_in_flight`, `person_erased`, those of every operation.
    */
   update<O extends WriteOptions & DryRunOption>(
     webhookId: string,
@@ -3690,6 +3743,8 @@ export class WebhooksResource {
    * **Idempotency-Key:** has no effect here. A second deletion is 404 `not_found`.
    *
    * **Dry run:** `?dry_run=true` answers the effect and does nothing, which needs `webhooks:read` besides.
+   *
+   * **Errors:** `insufficient_scope`, `not_found`, those of every operation.
    */
   delete<O extends RequestOptions & DryRunOption>(
     webhookId: string,
@@ -3708,6 +3763,8 @@ export class WebhooksResource {
    * **Idempotency-Key:** optional, strongly recommended: with it a request can be repeated safely.
    *
    * **Dry run:** `?dry_run=true` answers the effect and does nothing, which needs `webhooks:read` besides.
+   *
+   * **Errors:** `insufficient_scope`, `not_found`, `idempotency_key_reused`, `request_in_flight`, `person_erased`, those of every operation.
    */
   rotateSecret<O extends WriteOptions & DryRunOption>(
     webhookId: string,
@@ -3726,6 +3783,8 @@ export class WebhooksResource {
    * Pages through the attempts of the last 30 days to deliver events to an endpoint, newest first. Each attempt is a record of its own. The payloads are not shown.
    *
    * **Scope:** `webhooks:read`.
+   *
+   * **Errors:** `cursor_invalid`, `filter_unsupported`, `expand_unsupported`, `insufficient_scope`, `not_found`, those of every operation.
    */
   listDeliveries(
     webhookId: string,
@@ -3752,6 +3811,8 @@ export class WebhooksResource {
    * **Idempotency-Key:** optional, strongly recommended: with it a request can be repeated safely.
    *
    * **Dry run:** `?dry_run=true` answers the effect and does nothing, which needs `webhooks:read` besides.
+   *
+   * **Errors:** `insufficient_scope`, `not_found`, `idempotency_key_reused`, `request_in_flight`, `person_erased`, `resource_state_invalid`, those of every operation.
    */
   replayDeliveries<O extends WriteOptions & DryRunOption>(
     webhookId: string,
@@ -3776,6 +3837,8 @@ export class WebhooksResource {
    * **Idempotency-Key:** optional, strongly recommended: with it a request can be repeated safely.
    *
    * **Dry run:** `?dry_run=true` answers the effect and does nothing, which needs `webhooks:read` besides.
+   *
+   * **Errors:** `insufficient_scope`, `not_found`, `idempotency_key_reused`, `request_in_flight`, `person_erased`, `resource_state_invalid`, those of every operation.
    */
   test<O extends WriteOptions & DryRunOption>(
     webhookId: string,
@@ -3794,6 +3857,8 @@ export class WebhooksResource {
    * Answers one attempt of the delivery log, without the payload of its event.
    *
    * **Scope:** `webhooks:read`.
+   *
+   * **Errors:** `insufficient_scope`, `not_found`, those of every operation.
    */
   retrieveDelivery(webhookId: string, deliveryId: string, options?: RequestOptions): Promise<Answer<WebhookDelivery>> {
     return this.#transport.request(
@@ -3812,6 +3877,8 @@ export class WebhooksResource {
    * **Idempotency-Key:** required. Without it the request is 400 `idempotency_key_required`.
    *
    * **Dry run:** `?dry_run=true` answers the effect and does nothing, which needs `webhooks:read` besides.
+   *
+   * **Errors:** `idempotency_key_required`, `insufficient_scope`, `not_found`, `idempotency_key_reused`, `request_in_flight`, `person_erased`, `resource_state_invalid`, those of every operation.
    */
   replayDelivery<O extends WriteOptions & DryRunOption>(
     webhookId: string,
@@ -3847,6 +3914,8 @@ export class AnalyticsResource {
    * A mail with both kinds of bounces counts as a hard one. Opens and clicks are counted for mails that were sent with tracking, which is off by default and turned on for a team, a newsletter or a campaign: without it they are 0. Recipients whose mails expired or were cancelled are counted by the newsletter alone.
    *
    * **Scope:** `analytics:read`.
+   *
+   * **Errors:** `insufficient_scope`, `not_found`, those of every operation.
    */
   retrieveOverview(
     query: RetrieveAnalyticsOverviewQuery = {},
@@ -3871,6 +3940,8 @@ export class UsageResource {
    * Credits count within the period, requests within the minute and sends within the day. Contact slots and webhook endpoints are those in use now.
    *
    * **Scope:** `usage:read`.
+   *
+   * **Errors:** `insufficient_scope`, those of every operation.
    */
   retrieve(options?: RequestOptions): Promise<Answer<Usage>> {
     return this.#transport.request({ method: "GET", path: "/usage" }, options);

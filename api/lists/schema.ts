@@ -73,7 +73,8 @@ export const list = z
     optin,
     ...timestamps,
   })
-  .meta({ id: "List", description: "A list of subscribers." });
+  // Not `List`, which generated code in Python and Kotlin takes for the type of its language.
+  .meta({ id: "MailingList", description: "A list of subscribers." });
 
 export const deletedList = deleted("list", "list", "DeletedList");
 

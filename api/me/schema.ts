@@ -6,16 +6,22 @@ import { SCOPES } from "../../domain/access/scopes.ts";
 import { CURRENT_API_VERSION } from "../../domain/api-version.ts";
 import { idOf, text } from "../fields.ts";
 
-/** The key a request came with, as the API shows it. */
-export const apiKey = z
+/** The key or the OAuth token a request came with, as the API shows it. */
+export const identity = z
   .object({
-    object: z.literal("api_key"),
+    object: z.enum(["api_key", "oauth_token"]),
     id: idOf("apiKey"),
     key_id: text("The part of the key that may be shown.", presentKeyId("LIVE", "5f0c1c4a4d3f")),
     environment: z.enum(ENVIRONMENTS).describe("Test keys have records of their own and never send."),
     team: z.object({ id: idOf("team", "The id of the team.") }),
     role: z.enum(ROLES).meta({ description: "The role of the key's creator at this moment.", examples: ["ADMIN"] }),
-    role_at_issue: z.enum(ROLES).meta({ description: "Their role when the key was created.", examples: ["ADMIN"] }),
+    role_at_issue: z
+      .enum(ROLES)
+      .nullable()
+      .meta({
+        description: "Their role when the key was created; null for a token, of which none was recorded.",
+        examples: ["ADMIN"],
+      }),
     api_version: text("The dated version that the key is pinned to.", CURRENT_API_VERSION),
     scopes: z
       .array(z.enum(SCOPES))
@@ -24,11 +30,4 @@ export const apiKey = z
       .array(z.enum(SCOPES))
       .meta({ description: "The scopes that the key was created with.", examples: [["lists:read", "lists:write"]] }),
   })
-  .meta({ id: "ApiKey", description: "The API key of a request." });
-
-/** The OAuth token a request came with: the same fields. No role was recorded when it was issued. */
-export const oauthToken = apiKey
-  .extend({ object: z.literal("oauth_token"), role_at_issue: z.null() })
-  .meta({ id: "OAuthToken", description: "The OAuth token of a request." });
-
-export const identity = z.discriminatedUnion("object", [apiKey, oauthToken]);
+  .meta({ id: "Identity", description: "The API key or the OAuth token of a request." });

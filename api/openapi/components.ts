@@ -4,12 +4,12 @@ import { SCOPES, type Scope, TOKEN_SCOPES } from "../../domain/access/scopes.ts"
 import { CURRENT_API_VERSION, VERSIONS } from "../../domain/api-version.ts";
 import { ERRORS, type ErrorCode } from "../../domain/errors.ts";
 import { exampleId } from "../../domain/ids.ts";
-import { idOf, textOrNull, timestamp } from "../fields.ts";
+import { idOf, openSet, textOrNull, timestamp } from "../fields.ts";
 import { docUrl, type Links } from "../rest/envelope.ts";
 import { MAX_IDEMPOTENCY_KEY_LENGTH } from "../rest/idempotency.ts";
 import { impactSchema } from "../rest/impact.ts";
 import { VERSION_HEADER } from "../rest/versions.ts";
-import type { JsonSchema, Schemas } from "./schemas.ts";
+import type { JsonSchema } from "./schemas.ts";
 
 const requestId = idOf("request", "The id of the request. On a replayed answer it is that of the first request.");
 /** @param next the example of `next_cursor` */
@@ -31,24 +31,29 @@ export const METAS = {
     })
     .meta({ id: "SyncedPageMeta", description: "The `meta` of a page of records that can be synchronised." }),
   write: z
-    .object({ request_id: requestId, dry_run: z.literal(false) })
-    .meta({ id: "WriteMeta", description: "The `meta` of a write that was done." }),
-  dryRun: z
-    .object({ request_id: requestId, dry_run: z.literal(true), impact: impactSchema })
-    .meta({ id: "DryRunMeta", description: "The `meta` of a dry run." }),
+    .object({
+      request_id: requestId,
+      dry_run: z.boolean().describe("Whether nothing was done: `data` is then null, and `impact` is the effect."),
+      impact: impactSchema.optional(),
+    })
+    .meta({
+      id: "WriteMeta",
+      description: "The `meta` of a write, or of its dry run, which alone has an `impact`.",
+      examples: [{ request_id: exampleId("request"), dry_run: false }],
+    }),
 } as const;
 
-export const dryRunResponse = z
-  .object({ data: z.null(), meta: METAS.dryRun })
-  .meta({ id: "DryRunResponse", description: "The answer to a dry run: nothing was done." });
-
-const codes = Object.keys(ERRORS) as [ErrorCode, ...ErrorCode[]];
+const codes = Object.keys(ERRORS) as ErrorCode[];
 const types = [...new Set(Object.values(ERRORS).map(({ type }) => type))];
 
 const error = z
   .object({
     type: z.enum(types).describe("The family of the error."),
-    code: z.enum(codes).describe("The error. Branch on it: a code is never renamed or reused."),
+    code: z.string().meta({
+      ...openSet(codes),
+      description: "The error. Branch on it: a code is never renamed or reused, and codes are added.",
+      examples: ["validation_failed"],
+    }),
     message: z.string().describe("The cause and the remedy, for people. Its wording may change."),
     param: z.string().optional().describe("The one field or parameter at fault, e.g. `emails[3]`."),
     resource_id: z
@@ -60,29 +65,19 @@ const error = z
   })
   .meta({ id: "Error", description: "A refusal or a failure." });
 
-/** The body of an answer that is no success and has one of a few codes. */
-export function errorResponseOf(schemas: Schemas, few: readonly ErrorCode[]): JsonSchema {
-  const narrowed = { type: "object", properties: { code: { enum: few } } };
-  return {
-    type: "object",
-    properties: {
-      error: { allOf: [schemas.convert(error, "output"), narrowed] },
-      meta: schemas.convert(METAS.read, "output"),
-    },
-    required: ["error", "meta"],
-    additionalProperties: false,
-  };
-}
+/** The body of every answer that is no success. */
+export const errorAnswer = z
+  .object({ error, meta: METAS.read })
+  .meta({ id: "ErrorAnswer", description: "The body of every answer that is no success." });
 
-function errorExample(code: ErrorCode, links: Links): JsonSchema {
+export function errorExample(code: ErrorCode, links: Links): z.infer<typeof errorAnswer> {
   const { type, meaning } = ERRORS[code];
   const request_id = exampleId("request");
-  const error = { type, code, message: meaning, doc_url: docUrl(links, code), request_id };
-  return { summary: meaning, value: { error, meta: { request_id } } };
+  return {
+    error: { type, code, message: meaning, doc_url: docUrl(links, code), request_id },
+    meta: { request_id },
+  };
 }
-
-export const errorExamples = (used: ReadonlySet<ErrorCode>, links: Links): Record<string, JsonSchema> =>
-  Object.fromEntries(codes.filter((code) => used.has(code)).map((code) => [code, errorExample(code, links)]));
 
 const idempotencyKey = (required: boolean, description: string): JsonSchema => ({
   name: "Idempotency-Key",
@@ -112,7 +107,8 @@ export const PARAMETERS = {
     in: "header",
     required: false,
     description: "The dated version to serve the request by; that of the API key unless given.",
-    schema: { type: "string", enum: [...VERSIONS] },
+    // No enumeration, which each generated client would hold once for every operation.
+    schema: { type: "string", pattern: `^(?:${VERSIONS.join("|")})$` },
     example: CURRENT_API_VERSION,
   },
 } as const satisfies Record<string, JsonSchema>;

@@ -3,19 +3,21 @@ import { CURRENT_API_VERSION } from "../../domain/api-version.ts";
 import { resourceUrl } from "../base-path.ts";
 import { endpointsOf } from "../rest/endpoints.ts";
 import { linksOf } from "../rest/envelope.ts";
-import { errorExamples, PARAMETERS, securitySchemes } from "./components.ts";
-import { errorsOf } from "./documented-errors.ts";
+import { PARAMETERS, securitySchemes } from "./components.ts";
+import { ERROR_CODES, errorAnswers, OF_EVERY_OPERATION } from "./documented-errors.ts";
 import { HEADERS } from "./headers.ts";
 import { linksFrom } from "./links.ts";
 import { operationOf } from "./operation.ts";
 import { documentPaths } from "./paths.ts";
 import { type JsonSchema, Schemas } from "./schemas.ts";
 import { TAGS } from "./tags.ts";
-import { webhooksOf } from "./webhooks.ts";
+import { DELIVERY_HEADERS, eventCallbacks } from "./webhooks.ts";
 
 const DESCRIPTION = `Builds an audience, drafts newsletters and campaigns, sends them by a preview and a confirmation, keeps the do-not-mail list and delivers signed webhooks.
 
-Every success is \`{ data, meta }\`, every other answer \`{ error, meta }\`; \`meta.request_id\` names the request. Timestamps are ISO 8601 in UTC with milliseconds. A list is read in pages by \`cursor\`. On \`PATCH\` the fields that are left out stay as they are.`;
+Every success is \`{ data, meta }\`, every other answer \`{ error, meta }\`; \`meta.request_id\` names the request. Timestamps are ISO 8601 in UTC with milliseconds. A list is read in pages by \`cursor\`. On \`PATCH\` the fields that are left out stay as they are. Answers may get further fields, and errors and events further names.
+
+Every operation may answer the errors ${OF_EVERY_OPERATION.map((code) => `\`${code}\``).join(", ")}; each names its others.`;
 
 /**
  * The OpenAPI 3.1 document of the API, made from the routes that serve it.
@@ -24,8 +26,8 @@ Every success is \`{ data, meta }\`, every other answer \`{ error, meta }\`; \`m
  */
 export function openApiDocument(routes: AnyTRPCRouter, publicUrl: string, issuer?: string): JsonSchema {
   const schemas = new Schemas();
-  const responses = new Map<string, JsonSchema>();
   const definitions = endpointsOf(routes).map(({ meta }) => meta);
+  const parameters = new Map<string, JsonSchema>(Object.entries({ ...PARAMETERS, ...DELIVERY_HEADERS }));
   const paths: Record<string, JsonSchema> = {};
   const pathOf = documentPaths(definitions);
   for (const definition of definitions) {
@@ -33,10 +35,11 @@ export function openApiDocument(routes: AnyTRPCRouter, publicUrl: string, issuer
     const item = paths[path] ?? {};
     paths[path] = item;
     const links = linksFrom(definition, definitions, pathOf);
-    item[definition.method.toLowerCase()] = operationOf(schemas, responses, definition, { nameOf, links, issuer });
+    const operation = operationOf(schemas, parameters, definition, { nameOf, links, issuer });
+    if (definition.operationId === "createWebhook") operation["callbacks"] = eventCallbacks(schemas);
+    item[definition.method.toLowerCase()] = operation;
   }
-  const webhooks = webhooksOf(schemas);
-  const codes = new Set(definitions.flatMap((definition) => [...errorsOf(definition).values()].flat()));
+  const responses = errorAnswers(schemas, definitions, linksOf(publicUrl));
   return {
     openapi: "3.1.0",
     jsonSchemaDialect: "https://json-schema.org/draft/2020-12/schema",
@@ -47,16 +50,15 @@ export function openApiDocument(routes: AnyTRPCRouter, publicUrl: string, issuer
       description: DESCRIPTION,
       license: { name: "Apache-2.0", identifier: "Apache-2.0" },
     },
+    [ERROR_CODES]: OF_EVERY_OPERATION,
     servers: [{ url: resourceUrl(publicUrl) }],
     tags: Object.entries(TAGS).map(([name, description]) => ({ name, description })),
     paths,
-    webhooks,
     components: {
       schemas: Object.fromEntries([...schemas.byName].sort(([a], [b]) => (a < b ? -1 : 1))),
-      responses: Object.fromEntries(responses),
-      parameters: PARAMETERS,
+      responses,
+      parameters: Object.fromEntries(parameters),
       headers: HEADERS,
-      examples: errorExamples(codes, linksOf(publicUrl)),
       securitySchemes: securitySchemes(issuer),
     },
   };

@@ -1,8 +1,14 @@
+import { STATUS_CODES } from "node:http";
 import { ERRORS, type ErrorCode } from "../../domain/errors.ts";
 import { answersList, isPaged, queryNames, type RouteDefinition } from "../rest/definition.ts";
+import type { Links } from "../rest/envelope.ts";
+import { isRememberedCode } from "../rest/idempotency.ts";
+import { errorAnswer, errorExample } from "./components.ts";
+import { COMMON_HEADERS, type HeaderName, headersOf } from "./headers.ts";
+import type { JsonSchema, Schemas } from "./schemas.ts";
 
 /** Refusals of the caller, of the message and of the service, which every operation may answer. */
-const OF_EVERY_OPERATION: readonly ErrorCode[] = [
+export const OF_EVERY_OPERATION: readonly ErrorCode[] = [
   "validation_failed",
   "unsupported_parameter",
   "invalid_json",
@@ -25,11 +31,16 @@ const OF_EVERY_OPERATION: readonly ErrorCode[] = [
   "service_unavailable",
 ];
 
+/** The extension that names codes: of every operation at the root of the document, the others at each operation. */
+export const ERROR_CODES = "x-error-codes";
+
 /** Those of every list, which has codes of its own for `expand` and for a filter of another list. */
 const OF_LISTS: readonly ErrorCode[] = ["filter_unsupported", "expand_unsupported"];
 
-/** Every code that an operation may answer, by status, both in the order of the registry. */
-export function errorsOf(definition: RouteDefinition): Map<number, ErrorCode[]> {
+const RETRY_STATUSES: ReadonlySet<number> = new Set([409, 429, 503]);
+
+/** The codes that an operation may answer, those of every operation too, in the order of the registry. */
+export function errorsOf(definition: RouteDefinition): ErrorCode[] {
   const { scope, errors = [], input } = definition;
   const policy = definition.idempotency;
   const codes = new Set<ErrorCode>([...OF_EVERY_OPERATION, ...errors]);
@@ -40,12 +51,44 @@ export function errorsOf(definition: RouteDefinition): Map<number, ErrorCode[]> 
   if (queryNames(definition).includes("sort")) codes.add("sort_unsupported");
   if (policy === "required") codes.add("idempotency_key_required");
   if (policy !== "none") codes.add("idempotency_key_reused").add("request_in_flight").add("person_erased");
+  return (Object.keys(ERRORS) as ErrorCode[]).filter((code) => codes.has(code));
+}
 
-  const byStatus = new Map<number, ErrorCode[]>();
-  for (const code of Object.keys(ERRORS) as ErrorCode[]) {
-    if (!codes.has(code)) continue;
-    const { status } = ERRORS[code];
-    byStatus.set(status, [...(byStatus.get(status) ?? []), code]);
-  }
-  return byStatus;
+/** The name of the answer with a status among the components, such as `NotFound`. */
+export const answerName = (code: ErrorCode): string =>
+  (STATUS_CODES[ERRORS[code].status] ?? String(ERRORS[code].status)).replaceAll(/[^A-Za-z]/g, "");
+
+/** The answers that are no success, by name: one for each status. An operation says itself which of the codes it has. */
+export function errorAnswers(
+  schemas: Schemas,
+  definitions: readonly RouteDefinition[],
+  links: Links,
+): Record<string, JsonSchema> {
+  const used = new Set(definitions.flatMap(errorsOf));
+  const byName = Map.groupBy(
+    (Object.keys(ERRORS) as ErrorCode[]).filter((code) => used.has(code)),
+    answerName,
+  );
+  return Object.fromEntries([...byName].map(([name, codes]) => [name, answerOf(schemas, codes, links)]));
+}
+
+/** @param codes of one status */
+function answerOf(schemas: Schemas, codes: ErrorCode[], links: Links): JsonSchema {
+  const [first] = codes as [ErrorCode, ...ErrorCode[]];
+  const { status } = ERRORS[first];
+  const headers: HeaderName[] = [...COMMON_HEADERS];
+  // A token that lacks a scope is challenged too (RFC 6750, 3.1).
+  if (status === 401 || codes.includes("insufficient_scope")) headers.push("WWW-Authenticate");
+  if (RETRY_STATUSES.has(status)) headers.push("Retry-After");
+  if (codes.some(isRememberedCode)) headers.push("Idempotent-Replayed");
+  return {
+    description: codes.map((code) => `- \`${code}\`: ${ERRORS[code].meaning}`).join("\n"),
+    headers: headersOf(headers),
+    content: {
+      "application/json": {
+        schema: schemas.convert(errorAnswer, "output"),
+        example: errorExample(first, links),
+      },
+    },
+  };
 }

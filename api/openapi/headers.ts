@@ -3,7 +3,7 @@ import { CURRENT_API_VERSION } from "../../domain/api-version.ts";
 import { exampleId } from "../../domain/ids.ts";
 import { BASE_PATH } from "../base-path.ts";
 import { ANSWER_HEADERS, linksOf } from "../rest/envelope.ts";
-import type { JsonSchema } from "./schemas.ts";
+import { type JsonSchema, refTo } from "./schemas.ts";
 
 interface HeaderEntry {
   description: string;
@@ -68,3 +68,6 @@ export const COMMON_HEADERS: readonly HeaderName[] = [
   "Cache-Control",
   "Vary",
 ];
+
+export const headersOf = (names: readonly HeaderName[]): JsonSchema =>
+  Object.fromEntries(names.map((name) => [name, refTo("headers", name)]));

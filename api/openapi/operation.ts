@@ -1,70 +1,23 @@
-import { STATUS_CODES } from "node:http";
 import { isDeepStrictEqual } from "node:util";
 import type { z } from "zod";
 import type { Scope } from "../../domain/access/scopes.ts";
 import { ERRORS, type ErrorCode } from "../../domain/errors.ts";
+import { exampleId } from "../../domain/ids.ts";
 import { isObject } from "../../lib/json-object.ts";
 import { answersList, isPaged, type RouteDefinition } from "../rest/definition.ts";
-import { isRememberedCode } from "../rest/idempotency.ts";
-import { impact } from "../rest/impact.ts";
-import { dryRunResponse, errorResponseOf, METAS, securityOf } from "./components.ts";
-import { errorsOf } from "./documented-errors.ts";
-import { COMMON_HEADERS, type HeaderName } from "./headers.ts";
-import { type JsonSchema, refTo, type Schemas } from "./schemas.ts";
+import { type Impact, impact } from "../rest/impact.ts";
+import { paging } from "../rest/list.ts";
+import { METAS, securityOf } from "./components.ts";
+import { answerName, ERROR_CODES, errorsOf, OF_EVERY_OPERATION } from "./documented-errors.ts";
+import { COMMON_HEADERS, type HeaderName, headersOf } from "./headers.ts";
+import { type JsonSchema, pascal, refTo, type Schemas } from "./schemas.ts";
 import { tagOf } from "./tags.ts";
 
-const capitalised = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
 const code = (text: string): string => `\`${text}\``;
 
-const headersOf = (names: readonly HeaderName[]): JsonSchema =>
-  Object.fromEntries(names.map((name) => [name, refTo("headers", name)]));
-
-const json = (schema: JsonSchema, examples: JsonSchema): JsonSchema => ({
-  "application/json": { schema, examples },
-});
-
-/** Answers whose codes and headers are the same for every operation. */
-const SHARED_STATUSES: ReadonlySet<number> = new Set([401, 408, 413, 415, 500, 503]);
-const RETRY_STATUSES: ReadonlySet<number> = new Set([409, 429, 503]);
-
-const sharedName = (status: number): string => (STATUS_CODES[status] ?? String(status)).replaceAll(/[^A-Za-z]/g, "");
-
-function errorAnswer(schemas: Schemas, status: number, codes: readonly ErrorCode[], replayed: boolean): JsonSchema {
-  const headers: HeaderName[] = [...COMMON_HEADERS];
-  // A token that lacks a scope is challenged too (RFC 6750, 3.1).
-  if (status === 401 || codes.includes("insufficient_scope")) headers.push("WWW-Authenticate");
-  if (RETRY_STATUSES.has(status)) headers.push("Retry-After");
-  if (replayed && codes.some(isRememberedCode)) headers.push("Idempotent-Replayed");
-  return {
-    description: codes.map((name) => `- ${code(name)}: ${ERRORS[name].meaning}`).join("\n"),
-    headers: headersOf(headers),
-    content: json(
-      errorResponseOf(schemas, codes),
-      Object.fromEntries(codes.map((name) => [name, refTo("examples", name)])),
-    ),
-  };
-}
-
-/**
- * The errors of an operation; those that every operation has become components.
- * @throws {Error} where such an answer differs from that of another operation
- */
-function errorAnswers(schemas: Schemas, shared: Map<string, JsonSchema>, definition: RouteDefinition): JsonSchema {
-  const replayed = definition.idempotency !== "none";
-  return Object.fromEntries(
-    [...errorsOf(definition)].map(([status, codes]) => {
-      if (!SHARED_STATUSES.has(status)) return [status, errorAnswer(schemas, status, codes, replayed)];
-      const name = sharedName(status);
-      const answer = errorAnswer(schemas, status, codes, false);
-      const known = shared.get(name);
-      if (known && !isDeepStrictEqual(known, answer)) {
-        throw new Error(`${definition.operationId} answers ${status} with other codes: take it out of SHARED_STATUSES`);
-      }
-      shared.set(name, answer);
-      return [status, refTo("responses", name)];
-    }),
-  );
-}
+/** The answers of an operation that are no success. */
+const errorAnswersOf = (codes: readonly ErrorCode[]): JsonSchema =>
+  Object.fromEntries(codes.map((name) => [ERRORS[name].status, refTo("responses", answerName(name))]));
 
 function metaOf(definition: RouteDefinition): z.ZodType {
   const { kind, input } = definition;
@@ -74,51 +27,47 @@ function metaOf(definition: RouteDefinition): z.ZodType {
   return "updated_since" in query.shape ? METAS.syncedPage : METAS.page;
 }
 
-/** The answer to a dry run that would create, change or delete one record, by the operation's method. */
-function dryRunExample(schemas: Schemas, answer: JsonSchema, { method, path, input }: RouteDefinition): unknown {
-  const { data, meta } = schemas.exampleOf(answer) as z.infer<typeof dryRunResponse>;
+/** The effect of a dry run that would create, change or delete one record, by the operation's method. */
+function exampleImpact(schemas: Schemas, { method, path, input }: RouteDefinition): Impact {
   const record = path.endsWith("}") ? parametersIn(schemas, "path", input.shape.params).at(-1) : undefined;
-  const effect = impact({
+  return impact({
     would_create: method === "POST" ? 1 : 0,
     would_update: method === "PATCH" ? 1 : 0,
     would_delete: method === "DELETE" ? 1 : 0,
     affected_ids: record ? [String(record["example"])] : [],
   });
-  return { data, meta: { ...meta, impact: effect } };
 }
 
-/** The successes of an operation: the real one, and that of a dry run, which may share its status. */
+/** The successes of an operation: the real one, and that of a dry run, which has the same shape and may share its status. */
 function successes(schemas: Schemas, definition: RouteDefinition, links: JsonSchema): JsonSchema {
   const { status = 200, dryRun, output, operationId, summary } = definition;
   const data = schemas.convert(output, "output");
   const meta = schemas.convert(metaOf(definition), "output");
-  const done = schemas.add(`${capitalised(operationId)}Response`, {
+  const schema = schemas.add(`${pascal(operationId)}Answer`, {
     type: "object",
     description: `The answer of ${code(operationId)}.`,
-    properties: { data, meta },
+    properties: { data: dryRun ? { anyOf: [data, { type: "null" }] } : data, meta },
     required: ["data", "meta"],
-    additionalProperties: false,
   });
   const headers: HeaderName[] = [...COMMON_HEADERS];
   if (definition.idempotency !== "none") headers.push("Idempotent-Replayed");
-
-  const real = { done: { summary, value: schemas.exampleOf(done) } };
-  const rehearsed = schemas.convert(dryRunResponse, "output");
-  const dry = { dry_run: { summary: "A dry run", value: dryRunExample(schemas, rehearsed, definition) } };
-  const answer = (description: string, names: readonly HeaderName[], content: JsonSchema): JsonSchema => ({
+  // Where there is no choice of examples, those of the fields say it all.
+  const answer = (description: string, names: readonly HeaderName[], examples = {}): JsonSchema => ({
     description,
     headers: headersOf(names),
-    content,
+    content: { "application/json": { schema, ...examples } },
   });
-  if (!dryRun) return { [status]: { ...answer("Done.", headers, json(done, real)), ...links } };
-  if (status === 200) {
-    const either = { oneOf: [done, rehearsed] };
-    return { 200: { ...answer("Done, or a dry run.", headers, json(either, { ...real, ...dry })), ...links } };
-  }
+
+  if (!dryRun) return { [status]: { ...answer("Done.", headers), ...links } };
+  const done = { summary, value: schemas.exampleOf(schema) };
+  const rehearsed = { request_id: exampleId("request"), dry_run: true, impact: exampleImpact(schemas, definition) };
+  const dry_run = { summary: "A dry run", value: { data: null, meta: rehearsed } };
+  if (status === 200)
+    return { 200: { ...answer("Done, or a dry run.", headers, { examples: { done, dry_run } }), ...links } };
   const created: HeaderName[] = status === 201 ? [...headers, "Location"] : headers;
   return {
-    200: answer("A dry run: nothing was done.", COMMON_HEADERS, json(rehearsed, dry)),
-    [status]: { ...answer("Done.", created, json(done, real)), ...links },
+    200: answer("A dry run: nothing was done.", COMMON_HEADERS, { examples: { dry_run } }),
+    [status]: { ...answer("Done.", created), ...links },
   };
 }
 
@@ -131,7 +80,7 @@ function parametersIn(
   if (!schema) return [];
   const { properties, required = [] } = schemas.convert(schema, "input");
   return Object.entries(isObject(properties) ? properties : {}).map(([name, field]) => {
-    const { description, ...rest } = field as JsonSchema;
+    const { description, examples, ...rest } = field as JsonSchema;
     return {
       name: nameOf(name),
       in: place,
@@ -143,12 +92,31 @@ function parametersIn(
   });
 }
 
-function parametersOf(schemas: Schemas, definition: RouteDefinition, nameOf: (param: string) => string): JsonSchema[] {
+/** Parameters that are the same in many operations become components: the ids of paths, and those of pages. */
+function sharedWhereAlike(shared: Map<string, JsonSchema>, parameter: JsonSchema): JsonSchema {
+  const text = String(parameter["name"]);
+  if (parameter["in"] !== "path" && !Object.hasOwn(paging, text) && text !== "updated_since") return parameter;
+  const name = pascal(text);
+  const known = shared.get(name) ?? parameter;
+  shared.set(name, known);
+  return isDeepStrictEqual(known, parameter) ? refTo("parameters", name) : parameter;
+}
+
+/** @param shared parameters among the components, by name; added to */
+function parametersOf(
+  schemas: Schemas,
+  shared: Map<string, JsonSchema>,
+  definition: RouteDefinition,
+  nameOf: (param: string) => string,
+): JsonSchema[] {
   const { input, dryRun } = definition;
   const policy = definition.idempotency;
-  return [
+  const own = [
     ...parametersIn(schemas, "path", input.shape.params, nameOf),
     ...parametersIn(schemas, "query", input.shape.query),
+  ];
+  return [
+    ...own.map((parameter) => sharedWhereAlike(shared, parameter)),
     ...(dryRun ? [refTo("parameters", "DryRun")] : []),
     ...(policy === "optional" ? [refTo("parameters", "IdempotencyKey")] : []),
     ...(policy === "required" ? [refTo("parameters", "RequiredIdempotencyKey")] : []),
@@ -160,10 +128,23 @@ function parametersOf(schemas: Schemas, definition: RouteDefinition, nameOf: (pa
 const bodyTypes = (method: string): string[] =>
   method === "PATCH" ? ["application/json", "application/merge-patch+json"] : ["application/json"];
 
+/** With each default of a field in words: generators take the keyword for a field that must be given, or refuse it. */
+function withoutDefaults({ default: _, properties, ...schema }: JsonSchema): JsonSchema {
+  const fields = Object.entries(isObject(properties) ? properties : {}).map(([name, field]) => {
+    const { default: preset, description, ...rest } = field as JsonSchema;
+    // Of null and of an empty object or array there is nothing to say.
+    const values = [preset].flat().filter((value) => value !== undefined && typeof value !== "object");
+    const said = values.length > 0 && `${values.map((value) => code(String(value))).join(", ")} unless given.`;
+    const words = [description, said].filter(Boolean).join(" ");
+    return [name, { ...(words && { description: words }), ...rest }];
+  });
+  return { ...schema, properties: Object.fromEntries(fields) };
+}
+
 function bodyOf(schemas: Schemas, { method, input, operationId, documentedBody }: RouteDefinition): JsonSchema {
   const body = documentedBody ?? input.shape.body;
   if (!body) return {};
-  const schema = schemas.add(`${capitalised(operationId)}Body`, schemas.convert(body, "input"));
+  const schema = schemas.add(`${pascal(operationId)}Body`, withoutDefaults(schemas.convert(body, "input")));
   const media = { schema, examples: { example: { value: schemas.exampleOf(schema) } } };
   const content = Object.fromEntries(bodyTypes(method).map((type) => [type, media]));
   return { requestBody: { required: !body.safeParse(undefined).success, content } };
@@ -209,17 +190,18 @@ export function operationOf(
 ): JsonSchema {
   const { operationId, path, summary, description } = definition;
   const scopes = scopesOf(definition);
+  const codes = errorsOf(definition);
+  const ownCodes = codes.filter((name) => !OF_EVERY_OPERATION.includes(name));
+  const errorsInWords = `**Errors:** ${[...ownCodes.map(code), "those of every operation"].join(", ")}.`;
   return {
     operationId,
     tags: [tagOf(path)],
     summary,
-    description: [description, ...commonRules(definition)].join("\n\n"),
+    description: [description, ...commonRules(definition), errorsInWords].join("\n\n"),
     security: securityOf(scopes, issuer),
-    parameters: parametersOf(schemas, definition, nameOf),
+    parameters: parametersOf(schemas, shared, definition, nameOf),
     ...bodyOf(schemas, definition),
-    responses: {
-      ...successes(schemas, definition, links),
-      ...errorAnswers(schemas, shared, definition),
-    },
+    responses: { ...successes(schemas, definition, links), ...errorAnswersOf(codes) },
+    [ERROR_CODES]: ownCodes,
   };
 }

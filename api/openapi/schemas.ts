@@ -8,9 +8,42 @@ export interface JsonSchema {
 
 export const refTo = (section: string, name: string): { $ref: string } => ({ $ref: `#/components/${section}/${name}` });
 
+/** A name of the document as the name of a component: `updated_since` as `UpdatedSince`. */
+export const pascal = (text: string): string =>
+  text.replaceAll(/(?:^|[._])(\w)/g, (_, letter: string) => letter.toUpperCase());
+
+type Io = "input" | "output";
+
+/** A keyword of a schema of zod's as generators of clients read it. */
+const adapted =
+  (io: Io) =>
+  (keyword: string, value: unknown): unknown => {
+    // Answers may get further fields.
+    if (keyword === "additionalProperties" && value === false && io === "output") return undefined;
+    return isObject(value) ? withTypesApart(withNullBesideType(value)) : value;
+  };
+
+/** A value or null, as one type where it is no component. */
+function withNullBesideType(schema: JsonSchema): JsonSchema {
+  const { anyOf, ...beside } = schema;
+  const [value, none, ...others] = Array.isArray(anyOf) ? anyOf : [];
+  if (none?.type !== "null" || typeof value.type !== "string" || others.length > 0) return schema;
+  return { ...value, ...beside, type: [value.type, "null"], ...(value.enum && { enum: [...value.enum, null] }) };
+}
+
+/** Values of several types as a choice of schemas: generators read an array of types for null alone. */
+function withTypesApart(schema: JsonSchema): JsonSchema {
+  const { type, ...beside } = schema;
+  if (!Array.isArray(type) || (type.length === 2 && type[1] === "null")) return schema;
+  return { ...beside, anyOf: type.map((one) => ({ type: one })) };
+}
+
 /** A copy of a schema of zod's in which every reference into `$defs` points into the document's components. */
-const withComponentRefs = (schema: unknown): JsonSchema =>
-  JSON.parse(JSON.stringify(schema).replaceAll('"$ref":"#/$defs/', `"$ref":"${refTo("schemas", "").$ref}`));
+const inDocument = (schema: unknown, io: Io): JsonSchema =>
+  JSON.parse(
+    JSON.stringify(schema).replaceAll('"$ref":"#/$defs/', `"$ref":"${refTo("schemas", "").$ref}`),
+    adapted(io),
+  );
 
 /**
  * Removes the keywords that zod writes for its own validator: the long pattern of a format, and the bounds of every safe
@@ -51,14 +84,14 @@ export class Schemas {
    * A zod schema as JSON Schema, with references to components.
    * @param io `input` for values that a client sends, `output` for those that it gets
    */
-  convert(schema: z.ZodType, io: "input" | "output"): JsonSchema {
+  convert(schema: z.ZodType, io: Io): JsonSchema {
     const known = this.#converted[io].get(schema);
     if (known) return known;
     const { $schema, $defs = {}, ...root } = z.toJSONSchema(schema, { io, unrepresentable: "any", override });
     for (const [name, definition] of Object.entries($defs)) {
-      this.add(name, withComponentRefs(definition));
+      this.add(name, inDocument(definition, io));
     }
-    const converted = withComponentRefs(root);
+    const converted = inDocument(root, io);
     this.#converted[io].set(schema, converted);
     return converted;
   }

@@ -1,17 +1,14 @@
 import { CURRENT_API_VERSION } from "../../domain/api-version.ts";
 import { exampleId } from "../../domain/ids.ts";
-import { EVENTS, type EventName } from "../../domain/webhooks/catalogue.ts";
+import { EVENT_NAMES, EVENTS } from "../../domain/webhooks/catalogue.ts";
+import type { ObjectType } from "../../domain/webhooks/objects.ts";
 import { examplePayload } from "./event-examples.ts";
 import { EVENT_OBJECTS } from "./event-objects.ts";
-import type { JsonSchema, Schemas } from "./schemas.ts";
-
-const pascal = (text: string): string =>
-  text.replaceAll(/(?:^|[._])(\w)/g, (_, letter: string) => letter.toUpperCase());
+import { type JsonSchema, pascal, refTo, type Schemas } from "./schemas.ts";
 
 interface DeliveryHeader {
   description: string;
-  /** A text, or the one that belongs to an event. */
-  example: string | ((event: EventName) => string);
+  example: string;
   optional?: true;
 }
 
@@ -22,7 +19,7 @@ const HEADERS: Readonly<Record<string, DeliveryHeader>> = {
     example: "t=1795278000,v1=5f0c1c4a4d3f0c2a0e5d9b8a7c6f5e4d3c2b1a0f9e8d7c6b5a4f3e2d1c0b9a8f",
   },
   "X-Service-Timestamp": { description: "The time inside of the signature, in unix seconds.", example: "1795278000" },
-  "X-Service-Event": { description: "The name of the event.", example: (event) => event },
+  "X-Service-Event": { description: "The name of the event.", example: "unsubscribe.created" },
   "X-Service-Event-Id": {
     description: "The id of the event, the same in every retry and replay: deduplicate on it.",
     example: exampleId("event"),
@@ -41,44 +38,46 @@ const HEADERS: Readonly<Record<string, DeliveryHeader>> = {
   },
 };
 
-function payloadOf(schemas: Schemas, event: EventName): JsonSchema {
-  const { objectType, description } = EVENTS[event];
-  return schemas.add(`${pascal(event)}Event`, {
+const URL_OF_ENDPOINT = "{$request.body#/url}";
+
+/** The headers of a delivery, as parameters of its request. */
+export const DELIVERY_HEADERS: Record<string, JsonSchema> = Object.fromEntries(
+  Object.entries(HEADERS).map(([name, { description, example, optional = false }]) => [
+    name,
+    { name, in: "header", required: !optional, description, schema: { type: "string" }, example },
+  ]),
+);
+
+/** The payload of the events of one kind of record: their names stand with the webhooks, and more may come. */
+function payloadOf(schemas: Schemas, objectType: ObjectType): JsonSchema {
+  const record = schemas.convert(EVENT_OBJECTS[objectType], "output");
+  const name = String(record["$ref"]).replace(/^.*\/(\w+?)(?:OfEvent)?$/, "$1Payload");
+  const events = EVENT_NAMES.filter((event) => EVENTS[event].objectType === objectType);
+  return schemas.add(name, {
     type: "object",
-    description,
+    description: `The payload of ${events.map((event) => `\`${event}\``).join(", ")}.`,
     properties: {
       id: { type: "string", description: "The id of the event.", examples: [exampleId("event")] },
       object: { type: "string", const: "event" },
-      type: { type: "string", const: event },
+      type: { type: "string", description: "The name of the event.", examples: [events[0]] },
       api_version: { type: "string", const: CURRENT_API_VERSION },
       created_at: { type: "string", format: "date-time", examples: ["2026-11-21T17:00:00.000Z"] },
-      data: {
-        type: "object",
-        properties: { object: schemas.convert(EVENT_OBJECTS[objectType], "output") },
-        required: ["object"],
-        additionalProperties: false,
-      },
+      data: { type: "object", properties: { object: record }, required: ["object"] },
     },
     required: ["id", "object", "type", "api_version", "created_at", "data"],
-    additionalProperties: false,
   });
 }
 
-/** The events of the catalogue, each as the request that an endpoint gets. */
-export function webhooksOf(schemas: Schemas): Record<string, JsonSchema> {
-  const names = Object.keys(EVENTS) as EventName[];
+/**
+ * The events of the catalogue, each as the request that an endpoint gets: callbacks of its registration. Generators know
+ * those; of the `webhooks` of OpenAPI 3.1 some make broken code.
+ */
+export function eventCallbacks(schemas: Schemas): Record<string, JsonSchema> {
+  const parameters = Object.keys(DELIVERY_HEADERS).map((name) => refTo("parameters", name));
   return Object.fromEntries(
-    names.map((event) => {
-      const schema = payloadOf(schemas, event);
-      const { description } = EVENTS[event];
-      const parameters = Object.entries(HEADERS).map(([name, { description, example, optional = false }]) => ({
-        name,
-        in: "header",
-        required: !optional,
-        description,
-        schema: { type: "string" },
-        example: typeof example === "string" ? example : example(event),
-      }));
+    EVENT_NAMES.map((event) => {
+      const { description, objectType } = EVENTS[event];
+      const schema = payloadOf(schemas, objectType);
       const post = {
         operationId: `on${pascal(event)}`,
         tags: ["Webhooks"],
@@ -96,7 +95,7 @@ export function webhooksOf(schemas: Schemas): Record<string, JsonSchema> {
           default: { description: "Tried again." },
         },
       };
-      return [event, { post }];
+      return [event, { [URL_OF_ENDPOINT]: { post } }];
     }),
   );
 }

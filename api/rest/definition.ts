@@ -34,11 +34,10 @@ export const ok = <T>(data: T | JsonText<T>, around: Omit<Ok<T>, "data"> = {}): 
 
 export type Method = "GET" | "POST" | "PATCH" | "PUT" | "DELETE";
 
-/** How an operation that follows gets its request from this one, in runtime expressions of OpenAPI. */
+/** How an operation that follows gets its parameters from this one, in runtime expressions of OpenAPI. */
 export interface RouteLink {
   description: string;
   parameters: Readonly<Record<string, string>>;
-  requestBody?: Readonly<Record<string, string>>;
 }
 
 /** The method and the path of a route: `GET /lists/{listId}`. */

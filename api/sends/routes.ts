@@ -125,7 +125,6 @@ export function sendRouter<Preview extends z.ZodType, Send extends z.ZodType>(ki
       [`send${noun}`]: {
         description: "Confirm this preview",
         parameters: { [idParam]: `$response.body#/data/${type}_id` },
-        requestBody: { confirmation_token: "$response.body#/data/confirmation/token" },
       },
     },
     errors: ["send_not_permitted", "resource_state_invalid", ...(kind.previewErrors ?? []), ...GATES],

@@ -7,7 +7,18 @@ import { ENDPOINT_HEALTH } from "../../domain/webhooks/endpoint-health.ts";
 import { headerProblems, MAX_HEADERS } from "../../domain/webhooks/headers.ts";
 import { DEFAULT_OVERLAP_HOURS, MAX_OVERLAP_HOURS } from "../../domain/webhooks/rotate.ts";
 import { eventProblems, resolveEvents } from "../../domain/webhooks/subscription.ts";
-import { deleted, idOf, intOrNull, name, text, textOrNull, timestamp, timestampOrNull, timestamps } from "../fields.ts";
+import {
+  deleted,
+  idOf,
+  intOrNull,
+  name,
+  openSet,
+  text,
+  textOrNull,
+  timestamp,
+  timestampOrNull,
+  timestamps,
+} from "../fields.ts";
 import { instant } from "../rest/instant.ts";
 import { idParamOf } from "../rest/route.ts";
 
@@ -40,7 +51,7 @@ const events = z
     z
       .string()
       .max(MAX_EVENT_LENGTH)
-      .meta({ enum: ["*", ...EVENT_NAMES] }),
+      .meta(openSet(["*", ...EVENT_NAMES])),
   )
   .min(1)
   .max(MAX_EVENTS)
@@ -94,6 +105,7 @@ export const testBody = z
       .enum(EVENT_NAMES)
       .optional()
       .meta({
+        ...openSet(EVENT_NAMES),
         description: "An event that the endpoint is subscribed to; the first one unless given.",
         examples: ["unsubscribe.created"],
       }),
@@ -212,7 +224,7 @@ export const replayBody = z
     since: date.meta(MADE_FROM),
     until: date.optional().meta({ ...MADE_UNTIL, description: `${MADE_UNTIL.description} Now unless given.` }),
     event_types: z
-      .array(z.enum(EVENT_NAMES))
+      .array(z.enum(EVENT_NAMES).meta(openSet(EVENT_NAMES)))
       .default([])
       .meta({
         description: "Types of their events; every type when it is empty.",

@@ -4,6 +4,7 @@ export interface Schema {
   type?: string | string[];
   const?: unknown;
   enum?: unknown[];
+  "x-extensible-enum"?: unknown[];
   anyOf?: Schema[];
   oneOf?: Schema[];
   allOf?: Schema[];
@@ -34,12 +35,13 @@ export interface Operation {
   parameters?: Parameter[];
   requestBody?: Content & { $ref?: string; required?: boolean };
   responses: Record<string, Content & { $ref?: string }>;
+  /** By name and URL. */
+  callbacks?: Record<string, Record<string, { post?: Operation }>>;
 }
 
 export interface OpenApiDocument {
   info: { version: string };
   paths: Record<string, Record<string, Operation>>;
-  webhooks?: Record<string, { post?: Operation }>;
   components?: {
     schemas?: Record<string, Schema>;
     parameters?: Record<string, Parameter>;

@@ -30,18 +30,12 @@ function nameOf(path: string, operationId: string): Pick<Signature, "group" | "n
   return { group, name: `${verb}${rest}` };
 }
 
+/** Of the write itself: a dry run answers `data: null` in the same shape. */
 function readPayload(document: OpenApiDocument, { operationId, responses }: Operation): Schema {
-  const successes = Object.entries(responses).flatMap(([status, answer]) => (status.startsWith("2") ? [answer] : []));
-  // A dry run answers `data: null`, under a status of its own or the same one.
-  const shapes = successes.flatMap((answer) => {
-    const schema = schemaOf(answer) ?? {};
-    return schema.oneOf ?? schema.anyOf ?? [schema];
-  });
-  const data = shapes
-    .map((shape) => resolve(document, "schemas", shape).properties?.["data"])
-    .find((found) => found !== undefined && found.type !== "null");
+  const [, success = {}] = Object.entries(responses).find(([status]) => status.startsWith("2")) ?? [];
+  const { data } = resolve(document, "schemas", schemaOf(success) ?? {}).properties ?? {};
   if (!data) throw new Error(`${operationId} documents no payload`);
-  return data;
+  return data.anyOf?.find(({ type }) => type !== "null") ?? data;
 }
 
 const objectOf = (parameters: readonly Parameter[]): Schema => ({

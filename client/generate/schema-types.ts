@@ -24,6 +24,9 @@ export function typeOf(schema: Schema): string {
   if (schema.$ref !== undefined) return pascal(lastOf(schema.$ref));
   if (schema.const !== undefined) return literal(schema.const);
   if (schema.enum) return schema.enum.map(literal).join(" | ");
+  // Editors offer the known values, and others are taken.
+  const known = schema["x-extensible-enum"];
+  if (known) return [...known.map(literal), "(string & {})"].join(" | ");
   const choices = schema.anyOf ?? schema.oneOf;
   if (choices) return [...new Set(choices.map(typeOf))].join(" | ");
   if (schema.allOf) return schema.allOf.map((part) => `(${typeOf(part)})`).join(" & ");

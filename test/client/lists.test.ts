@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { setImmediate as nextTurn } from "node:timers/promises";
-import { type List, Mailkeel, MailkeelError } from "../../client/index.ts";
+import { Mailkeel, MailkeelError, type MailingList } from "../../client/index.ts";
 import { documentedFetch } from "../support/api.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeTeam } from "../support/factories.ts";
@@ -17,7 +17,7 @@ async function taken<Item>(items: AsyncIterable<Item>): Promise<Item[]> {
 describe("A list of the client", () => {
   let mailkeel: Mailkeel;
   let apiKey: string;
-  const made: List[] = [];
+  const made: MailingList[] = [];
   before(async () => {
     apiKey = (await makeTeam()).keys.live;
     mailkeel = new Mailkeel({ apiKey, baseUrl: (await stack()).api, fetch: documentedFetch });

@@ -60,6 +60,12 @@ export const documentOf = (): JsonSchema => compiledDocument().document;
 
 export const validatorAt = (path: string): ValidateFunction => compiledDocument().at(path);
 
+/** A copy in which an answer may have no further fields, though clients must take them. */
+const withoutFurtherFields = (document: JsonSchema): JsonSchema =>
+  JSON.parse(JSON.stringify(document), (_, value) =>
+    isObject(value) && isObject(value["properties"]) ? { additionalProperties: false, ...value } : value,
+  );
+
 /** Reads the value at a JSON pointer, and through references. */
 function read(document: JsonSchema, path: string): { value: unknown; path: string } {
   let value: unknown = document;
@@ -71,7 +77,7 @@ function read(document: JsonSchema, path: string): { value: unknown; path: strin
 }
 
 function compileDocument(): Compiled {
-  const document = openApiDocument(appRouter, PUBLIC_URL);
+  const document = withoutFurtherFields(openApiDocument(appRouter, PUBLIC_URL));
   // Compiling takes most of the time: most validators are used a few times.
   const quickly = { inlineRefs: false, code: { optimize: false } };
   const ajv = new Ajv2020({ strict: false, allErrors: true, formats: { "date-time": INSTANT }, ...quickly });
@@ -91,7 +97,8 @@ function compileDocument(): Compiled {
   return {
     document,
     at: (path) => {
-      const validate = validators.get(path) ?? ajv.compile({ $ref: `${DOCUMENT}#${encodeURI(path)}` });
+      const validate =
+        validators.get(path) ?? ajv.compile({ $ref: `${DOCUMENT}#${encodeURI(path).replaceAll("#", "%23")}` });
       validators.set(path, validate);
       return validate;
     },
@@ -121,7 +128,8 @@ function assertValid(validate: ValidateFunction, value: unknown, label: string):
   assert.fail(`${label} is unlike the document:\n${problems.join("\n")}\n${shown}`);
 }
 
-const requestOf = (event: string): string => pointer("webhooks", event, "post");
+const requestOf = (event: string): string =>
+  pointer("paths", "/webhooks", "post", "callbacks", event, "{$request.body#/url}", "post");
 
 export function assertEventDocumented(event: string, object: unknown): void {
   const { at, document } = compiledDocument();
@@ -133,9 +141,11 @@ export function assertEventDocumented(event: string, object: unknown): void {
 /** @throws {AssertionError} for a delivery without a header that the document names, or with another `x-service-` header */
 export function assertDeliveryHeadersDocumented(headers: IncomingHttpHeaders): void {
   const event = String(headers["x-service-event"]);
-  const { value } = read(compiledDocument().document, `${requestOf(event)}/parameters`);
+  const { document } = compiledDocument();
+  const { value } = read(document, `${requestOf(event)}/parameters`);
   assert.ok(Array.isArray(value), `a delivery of ${event}, which the document does not name`);
-  const declared = new Map<string, boolean>(value.map(({ name, required }) => [name.toLowerCase(), required]));
+  const parameters = value.map(({ $ref }) => read(document, $ref.slice(1)).value as JsonSchema);
+  const declared = new Map(parameters.map(({ name, required }) => [String(name).toLowerCase(), required === true]));
   for (const [name, required] of declared) {
     assert.ok(!required || headers[name] !== undefined, `a delivery of ${event} without ${name}`);
   }
@@ -169,7 +179,20 @@ function assertHeadersDocumented(
   }
 }
 
-/** @throws {AssertionError} for a status, a header or a field that the document does not name for the operation */
+/** A refusal has one of the operation's codes, and a dry run alone has an impact and no data. */
+function assertMeaningDocumented(operation: string, body: JsonSchema, label: string): void {
+  const { document } = compiledDocument();
+  const { error, data, meta } = body;
+  if (isObject(error)) {
+    const codes = ["", operation].flatMap((path) => read(document, `${path}/x-error-codes`).value);
+    assert.ok(codes.includes(error["code"]), `${label} with ${error["code"]}, which the operation does not name`);
+  } else if (isObject(meta) && meta["dry_run"] !== undefined) {
+    const facts = [data === null, isObject(meta["impact"])];
+    assert.deepEqual(facts, [meta["dry_run"], meta["dry_run"]], `${label} with the data or the impact of another kind`);
+  }
+}
+
+/** @throws {AssertionError} for a status, a header, a field or a code that the document does not name for the operation */
 export function assertDocumented({ method, url, status, headers, body }: AnswerToCheck): void {
   const { document, at, operationOf } = compiledDocument();
   const path = withPlainCharacters(url.pathname).slice(BASE_PATH.length);
@@ -187,4 +210,5 @@ export function assertDocumented({ method, url, status, headers, body }: AnswerT
   assertHeadersDocumented(response, headers, label);
   if (method === "HEAD") return;
   assertValid(at(`${response.path}${pointer("content", "application/json", "schema")}`), body, `the body of ${label}`);
+  if (isObject(body)) assertMeaningDocumented(operation, body, label);
 }

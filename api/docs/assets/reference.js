@@ -55,9 +55,10 @@ function commonHeaders(root) {
 
 /**
  * The document as people read and try it. Programs find all of it in the document itself.
- * - An error is one line per code, which leads to its remedy.
+ * - An error is one line per code of the operation, which leads to its remedy, beside its status.
  * - The operations that follow after one are links.
  * - The headers of every answer are named once.
+ * - The events, which are callbacks of one operation, are webhooks.
  * - A field for a parameter begins empty: the example of a cursor or of an Idempotency-Key would only be refused.
  */
 function forReaders(root) {
@@ -65,9 +66,13 @@ function forReaders(root) {
   const common = commonHeaders(root);
   const linkTo = ({ operationId }) =>
     `[${operationId}](#/${encodeURIComponent(tagOf.get(operationId))}/${operationId})`;
-  const response = (given, status) => {
+  const errors = (description, codes) => {
+    const lines = description.split("\n").filter((line) => codes.includes(/^- `(\w+)`/.exec(line)?.[1]));
+    return lines.join("\n").replaceAll(/^- `(\w+)`/gm, "- [`$1`](/docs/errors#$1)");
+  };
+  const responseOf = (codes) => (given, status) => {
     const { links = {}, headers = {}, description, ...rest } = given.$ref ? target(root, given.$ref) : given;
-    if (status >= 400) return { description: description.replaceAll(/^- `(\w+)`/gm, "- [`$1`](/docs/errors#$1)") };
+    if (status >= 400) return { description: errors(description, codes) };
     const next = Object.values(links).map(linkTo);
     return {
       ...rest,
@@ -79,11 +84,15 @@ function forReaders(root) {
     const { example, examples, ...rest } = given.$ref ? target(root, given.$ref) : given;
     return rest;
   };
-  const operation = ({ parameters = [], responses, ...rest }) => ({
+  const operation = ({ parameters = [], responses, description, callbacks, "x-error-codes": own, ...rest }) => ({
     ...rest,
+    description: description.replace(/\n\n\*\*Errors:\*\* .*$/, ""),
     parameters: parameters.map(parameter),
-    responses: mapValues(responses, response),
+    responses: mapValues(responses, responseOf([...root["x-error-codes"], ...own])),
   });
+  // The renderer shows callbacks inside of their operation alone, where no filter and no link finds them.
+  const events = Object.entries(Object.assign({}, ...operationsOf(root).map(({ callbacks }) => callbacks)));
+  const webhooks = Object.fromEntries(events.map(([name, byUrl]) => [name, Object.values(byUrl)[0]]));
   // Its first sentence, for the dialog that asks for a key: the scopes stand beside each operation.
   const scheme = ({ description, ...rest }) => ({ ...rest, description: /^.*?\.(?= |$)/s.exec(description)?.[0] });
   // The renderer warns of every dialect but its own.
@@ -95,6 +104,7 @@ function forReaders(root) {
     info: { ...root.info, description: `${root.info.description}\n\nEvery success carries the headers ${headers}.` },
     components: { ...root.components, securitySchemes: mapValues(root.components.securitySchemes, scheme) },
     paths: mapValues(root.paths, (item) => mapValues(item, operation)),
+    webhooks,
     // Requests go to the origin that served this page, by whatever name it was reached.
     servers: root.servers.map((server) => ({ ...server, url: origin + new URL(server.url, origin).pathname })),
   };
