@@ -15,8 +15,6 @@ export const textOrNull = (description: string, example: string | null = null) =
     .string()
     .nullable()
     .meta({ description, examples: [example] });
-/** For the `meta` of a text: the values that there are now, to which others may be added. */
-export const openSet = (known: readonly string[]) => ({ enum: undefined, "x-extensible-enum": known });
 export const int = (description: string, example: number) => z.int().meta({ description, examples: [example] });
 export const intOrNull = (description: string, example: number | null = null) =>
   z

@@ -33,26 +33,24 @@ function readErrorCode({ components }: OpenApiDocument): Schema {
   return { enum: codes, description: "The codes of refusals. Codes are added, never renamed." };
 }
 
-/** The payload of each event, by the name of its type: that of its kind of record, with the event's name. */
-function readEvents(document: OpenApiDocument): [event: string, type: string, payload: Schema][] {
-  const { callbacks = {} } = document.paths["/webhooks"]?.["post"] ?? {};
-  return Object.entries(callbacks).map(([event, byUrl]) => {
+function readEvents({ paths }: OpenApiDocument): Schema {
+  const { callbacks = {} } = paths["/webhooks"]?.["post"] ?? {};
+  const events = Object.entries(callbacks).map(([name, byUrl]) => {
     const post = Object.values(byUrl)[0]?.post;
     const schema = post?.requestBody && schemaOf(post.requestBody);
-    if (!schema) throw new Error(`the event ${event} documents no payload`);
-    const { properties, ...payload } = resolve(document, "schemas", schema);
-    const type = { type: "string", const: event };
-    const description = `${post?.summary}.`;
-    return [event, `${pascal(event)}Event`, { ...payload, description, properties: { ...properties, type } }];
+    if (!schema) throw new Error(`the event ${name} documents no payload`);
+    // The document has one schema for all events of a kind of record.
+    const ofEvent = { type: "object", properties: { type: { const: name } }, required: ["type"] };
+    const payload: Schema = { description: `${post.summary}.`, allOf: [schema, ofEvent] };
+    return [name, payload] as const;
   });
+  return {
+    type: "object",
+    description: "The payload of each webhook event, by its type.",
+    properties: Object.fromEntries(events),
+    required: events.map(([name]) => name),
+  };
 }
-
-const eventsByName = (events: readonly [event: string, type: string, payload: Schema][]): Schema => ({
-  type: "object",
-  description: "The payload of each webhook event, by its type.",
-  properties: Object.fromEntries(events.map(([event, type]) => [event, { $ref: type }])),
-  required: events.map(([event]) => event),
-});
 
 const schemasOf = ({ data, body, query }: Signature): Schema[] => [
   data,
@@ -72,17 +70,15 @@ export function generateClient(document: OpenApiDocument): string {
   const events = readEvents(document);
   const queries = signatures.flatMap(({ query }) => (query ? [query] : []));
   const groups = Map.groupBy(signatures, ({ group }) => group);
-  const payloads = events.map(([, , payload]) => payload);
-  const named = reachableFrom(document, [...signatures.flatMap(schemasOf), IMPACT, ...payloads]);
-  const types = [...named, ...events.map(([, type, payload]) => [type, payload] as const)];
+  const named = reachableFrom(document, [...signatures.flatMap(schemasOf), IMPACT, events]);
   return [
     "// Made from the OpenAPI document by `npm run client`: do not edit it.",
     'import { Changes, type Listing, listingOf } from "./pages.ts";',
     'import type { Answer, DryRunOption, Outcome, Page, RequestOptions, Transport, WriteOptions } from "./transport.ts";',
     `\n/** The dated version of the API that these types describe. */\nexport const SERVICE_VERSION = ${literal(document.info.version)};\n`,
-    ...types.map(([name, schema]) => declare(pascal(name), schema)),
+    ...named.map(([name, schema]) => declare(pascal(name), schema)),
     declare("ErrorCode", readErrorCode(document)),
-    declare("WebhookEvents", eventsByName(events)),
+    declare("WebhookEvents", events),
     EVENT_TYPE,
     ...queries.map(({ type, schema }) => declare(type, schema)),
     ...[...groups].map(([group, members]) => classOf(group, members)),

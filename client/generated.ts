@@ -195,6 +195,20 @@ export type CampaignOfEvent = {
   } | null;
 };
 
+/** The payload of `campaign.scheduled`, `campaign.started`, `campaign.paused`, `campaign.completed`, `campaign.cancelled`. */
+export type CampaignPayload = {
+  /** The id of the event. */
+  id: string;
+  object: "event";
+  /** The name of the event. */
+  type: string;
+  api_version: "2026-08-15";
+  created_at: string;
+  data: {
+    object: CampaignOfEvent;
+  };
+};
+
 /** A confirmed send. */
 export type CampaignSend = {
   object: "campaign_send";
@@ -375,6 +389,20 @@ export type ContactField = {
   name: string;
   /** The type of its values. */
   type: "text" | "number" | "boolean" | "date";
+};
+
+/** The payload of `contact.created`, `contact.updated`, `contact.deleted`. */
+export type ContactPayload = {
+  /** The id of the event. */
+  id: string;
+  object: "event";
+  /** The name of the event. */
+  type: string;
+  api_version: "2026-08-15";
+  created_at: string;
+  data: {
+    object: Contact;
+  };
 };
 
 /** A contact by its address; a field that is left out stays as it is. */
@@ -645,6 +673,20 @@ export type EmailAccountOfEvent = {
   updated_at: string;
 };
 
+/** The payload of `account.error`, `account.recovered`. */
+export type EmailAccountPayload = {
+  /** The id of the event. */
+  id: string;
+  object: "event";
+  /** The name of the event. */
+  type: string;
+  api_version: "2026-08-15";
+  created_at: string;
+  data: {
+    object: EmailAccountOfEvent;
+  };
+};
+
 /** One mail to one recipient. */
 export type EmailOfEvent = {
   object: "email";
@@ -665,6 +707,20 @@ export type EmailOfEvent = {
   /** Attempts to send it. */
   attempts: number;
   updated_at: string;
+};
+
+/** The payload of `email.sent`, `email.rejected`, `email.bounced`, `email.complained`. */
+export type EmailPayload = {
+  /** The id of the event. */
+  id: string;
+  object: "event";
+  /** The name of the event. */
+  type: string;
+  api_version: "2026-08-15";
+  created_at: string;
+  data: {
+    object: EmailOfEvent;
+  };
 };
 
 /** The API key or the OAuth token of a request. */
@@ -941,6 +997,20 @@ export type NewsletterOfEvent = {
   } | null;
 };
 
+/** The payload of `newsletter.scheduled`, `newsletter.started`, `newsletter.paused`, `newsletter.completed`, `newsletter.cancelled`. */
+export type NewsletterPayload = {
+  /** The id of the event. */
+  id: string;
+  object: "event";
+  /** The name of the event. */
+  type: string;
+  api_version: "2026-08-15";
+  created_at: string;
+  data: {
+    object: NewsletterOfEvent;
+  };
+};
+
 /** A confirmed send. */
 export type NewsletterSend = {
   object: "newsletter_send";
@@ -1183,6 +1253,20 @@ export type SequenceEnrolment = {
   entered_at: string;
 };
 
+/** The payload of `sequence.entered`, `sequence.completed`, `sequence.left`. */
+export type SequenceEnrolmentPayload = {
+  /** The id of the event. */
+  id: string;
+  object: "event";
+  /** The name of the event. */
+  type: string;
+  api_version: "2026-08-15";
+  created_at: string;
+  data: {
+    object: SequenceEnrolment;
+  };
+};
+
 /** A person with an email address. */
 export type Subscriber = {
   object: "subscriber";
@@ -1195,6 +1279,20 @@ export type Subscriber = {
   created_at: string;
   /** When the record was last changed. */
   updated_at: string;
+};
+
+/** The payload of `subscriber.created`, `subscriber.updated`, `subscriber.deleted`. */
+export type SubscriberPayload = {
+  /** The id of the event. */
+  id: string;
+  object: "event";
+  /** The name of the event. */
+  type: string;
+  api_version: "2026-08-15";
+  created_at: string;
+  data: {
+    object: Subscriber;
+  };
 };
 
 /** A subscriber with the subscriptions to all lists. */
@@ -1253,6 +1351,20 @@ export type SubscriptionOfEvent = {
   updated_at: string;
 };
 
+/** The payload of `subscription.created`, `subscription.confirmed`, `subscription.removed`. */
+export type SubscriptionPayload = {
+  /** The id of the event. */
+  id: string;
+  object: "event";
+  /** The name of the event. */
+  type: string;
+  api_version: "2026-08-15";
+  created_at: string;
+  data: {
+    object: SubscriptionOfEvent;
+  };
+};
+
 /** An address that the team does not mail. */
 export type Suppression = {
   object: "suppression";
@@ -1274,6 +1386,20 @@ export type SuppressionBatch = {
   added: Array<string>;
   /** Addresses that were on it already, and stay as they are. */
   already_suppressed: Array<string>;
+};
+
+/** The payload of `suppression.added`, `suppression.removed`. */
+export type SuppressionPayload = {
+  /** The id of the event. */
+  id: string;
+  object: "event";
+  /** The name of the event. */
+  type: string;
+  api_version: "2026-08-15";
+  created_at: string;
+  data: {
+    object: Suppression;
+  };
 };
 
 export type TestWebhookBody = {
@@ -1333,6 +1459,20 @@ export type TrackedEvent = {
   created_at: string;
 };
 
+/** The payload of `event.tracked`. */
+export type TrackedEventPayload = {
+  /** The id of the event. */
+  id: string;
+  object: "event";
+  /** The name of the event. */
+  type: string;
+  api_version: "2026-08-15";
+  created_at: string;
+  data: {
+    object: TrackedEvent;
+  };
+};
+
 /** An opt-out of a recipient. It is never changed. */
 export type Unsubscribe = {
   object: "unsubscribe";
@@ -1349,6 +1489,20 @@ export type Unsubscribe = {
   unsubscribed_at: string;
   /** When the record was created. */
   created_at: string;
+};
+
+/** The payload of `unsubscribe.created`. */
+export type UnsubscribePayload = {
+  /** The id of the event. */
+  id: string;
+  object: "event";
+  /** The name of the event. */
+  type: string;
+  api_version: "2026-08-15";
+  created_at: string;
+  data: {
+    object: Unsubscribe;
+  };
 };
 
 export type UpdateCampaignBody = {
@@ -1642,422 +1796,6 @@ export type WebhookSecret = {
   previous_secret_expires_at: string | null;
 };
 
-/** A contact was added. */
-export type ContactCreatedEvent = {
-  /** The id of the event. */
-  id: string;
-  object: "event";
-  type: "contact.created";
-  api_version: "2026-08-15";
-  created_at: string;
-  data: {
-    object: Contact;
-  };
-};
-
-/** A contact was changed. */
-export type ContactUpdatedEvent = {
-  /** The id of the event. */
-  id: string;
-  object: "event";
-  type: "contact.updated";
-  api_version: "2026-08-15";
-  created_at: string;
-  data: {
-    object: Contact;
-  };
-};
-
-/** A contact was deleted. */
-export type ContactDeletedEvent = {
-  /** The id of the event. */
-  id: string;
-  object: "event";
-  type: "contact.deleted";
-  api_version: "2026-08-15";
-  created_at: string;
-  data: {
-    object: Contact;
-  };
-};
-
-/** A subscriber was added. */
-export type SubscriberCreatedEvent = {
-  /** The id of the event. */
-  id: string;
-  object: "event";
-  type: "subscriber.created";
-  api_version: "2026-08-15";
-  created_at: string;
-  data: {
-    object: Subscriber;
-  };
-};
-
-/** A subscriber's address or name was changed. */
-export type SubscriberUpdatedEvent = {
-  /** The id of the event. */
-  id: string;
-  object: "event";
-  type: "subscriber.updated";
-  api_version: "2026-08-15";
-  created_at: string;
-  data: {
-    object: Subscriber;
-  };
-};
-
-/** A subscriber was deleted. */
-export type SubscriberDeletedEvent = {
-  /** The id of the event. */
-  id: string;
-  object: "event";
-  type: "subscriber.deleted";
-  api_version: "2026-08-15";
-  created_at: string;
-  data: {
-    object: Subscriber;
-  };
-};
-
-/** A subscriber was put on a list. */
-export type SubscriptionCreatedEvent = {
-  /** The id of the event. */
-  id: string;
-  object: "event";
-  type: "subscription.created";
-  api_version: "2026-08-15";
-  created_at: string;
-  data: {
-    object: SubscriptionOfEvent;
-  };
-};
-
-/** A subscriber confirmed a double opt-in. */
-export type SubscriptionConfirmedEvent = {
-  /** The id of the event. */
-  id: string;
-  object: "event";
-  type: "subscription.confirmed";
-  api_version: "2026-08-15";
-  created_at: string;
-  data: {
-    object: SubscriptionOfEvent;
-  };
-};
-
-/** A subscriber was taken off a list, or opted out of it. */
-export type SubscriptionRemovedEvent = {
-  /** The id of the event. */
-  id: string;
-  object: "event";
-  type: "subscription.removed";
-  api_version: "2026-08-15";
-  created_at: string;
-  data: {
-    object: SubscriptionOfEvent;
-  };
-};
-
-/** A newsletter was confirmed and waits for its time. */
-export type NewsletterScheduledEvent = {
-  /** The id of the event. */
-  id: string;
-  object: "event";
-  type: "newsletter.scheduled";
-  api_version: "2026-08-15";
-  created_at: string;
-  data: {
-    object: NewsletterOfEvent;
-  };
-};
-
-/** A newsletter's first mails go out. */
-export type NewsletterStartedEvent = {
-  /** The id of the event. */
-  id: string;
-  object: "event";
-  type: "newsletter.started";
-  api_version: "2026-08-15";
-  created_at: string;
-  data: {
-    object: NewsletterOfEvent;
-  };
-};
-
-/** A newsletter's send was paused. */
-export type NewsletterPausedEvent = {
-  /** The id of the event. */
-  id: string;
-  object: "event";
-  type: "newsletter.paused";
-  api_version: "2026-08-15";
-  created_at: string;
-  data: {
-    object: NewsletterOfEvent;
-  };
-};
-
-/** A newsletter's send has ended. */
-export type NewsletterCompletedEvent = {
-  /** The id of the event. */
-  id: string;
-  object: "event";
-  type: "newsletter.completed";
-  api_version: "2026-08-15";
-  created_at: string;
-  data: {
-    object: NewsletterOfEvent;
-  };
-};
-
-/** A newsletter's send was cancelled. */
-export type NewsletterCancelledEvent = {
-  /** The id of the event. */
-  id: string;
-  object: "event";
-  type: "newsletter.cancelled";
-  api_version: "2026-08-15";
-  created_at: string;
-  data: {
-    object: NewsletterOfEvent;
-  };
-};
-
-/** A campaign was confirmed and waits for its time. */
-export type CampaignScheduledEvent = {
-  /** The id of the event. */
-  id: string;
-  object: "event";
-  type: "campaign.scheduled";
-  api_version: "2026-08-15";
-  created_at: string;
-  data: {
-    object: CampaignOfEvent;
-  };
-};
-
-/** A campaign's first mails go out. */
-export type CampaignStartedEvent = {
-  /** The id of the event. */
-  id: string;
-  object: "event";
-  type: "campaign.started";
-  api_version: "2026-08-15";
-  created_at: string;
-  data: {
-    object: CampaignOfEvent;
-  };
-};
-
-/** A campaign's send was paused. */
-export type CampaignPausedEvent = {
-  /** The id of the event. */
-  id: string;
-  object: "event";
-  type: "campaign.paused";
-  api_version: "2026-08-15";
-  created_at: string;
-  data: {
-    object: CampaignOfEvent;
-  };
-};
-
-/** A campaign's send has ended. */
-export type CampaignCompletedEvent = {
-  /** The id of the event. */
-  id: string;
-  object: "event";
-  type: "campaign.completed";
-  api_version: "2026-08-15";
-  created_at: string;
-  data: {
-    object: CampaignOfEvent;
-  };
-};
-
-/** A campaign's send was cancelled. */
-export type CampaignCancelledEvent = {
-  /** The id of the event. */
-  id: string;
-  object: "event";
-  type: "campaign.cancelled";
-  api_version: "2026-08-15";
-  created_at: string;
-  data: {
-    object: CampaignOfEvent;
-  };
-};
-
-/** A person entered a sequence. */
-export type SequenceEnteredEvent = {
-  /** The id of the event. */
-  id: string;
-  object: "event";
-  type: "sequence.entered";
-  api_version: "2026-08-15";
-  created_at: string;
-  data: {
-    object: SequenceEnrolment;
-  };
-};
-
-/** A person has passed the last step of a sequence. */
-export type SequenceCompletedEvent = {
-  /** The id of the event. */
-  id: string;
-  object: "event";
-  type: "sequence.completed";
-  api_version: "2026-08-15";
-  created_at: string;
-  data: {
-    object: SequenceEnrolment;
-  };
-};
-
-/** A person left a sequence before its end: a condition of a step ended it, or they may not be mailed any more. */
-export type SequenceLeftEvent = {
-  /** The id of the event. */
-  id: string;
-  object: "event";
-  type: "sequence.left";
-  api_version: "2026-08-15";
-  created_at: string;
-  data: {
-    object: SequenceEnrolment;
-  };
-};
-
-/** A mail was accepted by the sending account's server. */
-export type EmailSentEvent = {
-  /** The id of the event. */
-  id: string;
-  object: "event";
-  type: "email.sent";
-  api_version: "2026-08-15";
-  created_at: string;
-  data: {
-    object: EmailOfEvent;
-  };
-};
-
-/** A mail was refused for good by the sending account's server, or dropped by its provider. */
-export type EmailRejectedEvent = {
-  /** The id of the event. */
-  id: string;
-  object: "event";
-  type: "email.rejected";
-  api_version: "2026-08-15";
-  created_at: string;
-  data: {
-    object: EmailOfEvent;
-  };
-};
-
-/** A mail came back after it had been accepted. */
-export type EmailBouncedEvent = {
-  /** The id of the event. */
-  id: string;
-  object: "event";
-  type: "email.bounced";
-  api_version: "2026-08-15";
-  created_at: string;
-  data: {
-    object: EmailOfEvent;
-  };
-};
-
-/** A recipient reported a mail as spam. */
-export type EmailComplainedEvent = {
-  /** The id of the event. */
-  id: string;
-  object: "event";
-  type: "email.complained";
-  api_version: "2026-08-15";
-  created_at: string;
-  data: {
-    object: EmailOfEvent;
-  };
-};
-
-/** A recipient opened a mail or followed a link in it. */
-export type EventTrackedEvent = {
-  /** The id of the event. */
-  id: string;
-  object: "event";
-  type: "event.tracked";
-  api_version: "2026-08-15";
-  created_at: string;
-  data: {
-    object: TrackedEvent;
-  };
-};
-
-/** An address was put on the do-not-mail list, other than through the API. */
-export type SuppressionAddedEvent = {
-  /** The id of the event. */
-  id: string;
-  object: "event";
-  type: "suppression.added";
-  api_version: "2026-08-15";
-  created_at: string;
-  data: {
-    object: Suppression;
-  };
-};
-
-/** A suppression was lifted. */
-export type SuppressionRemovedEvent = {
-  /** The id of the event. */
-  id: string;
-  object: "event";
-  type: "suppression.removed";
-  api_version: "2026-08-15";
-  created_at: string;
-  data: {
-    object: Suppression;
-  };
-};
-
-/** A recipient unsubscribed. */
-export type UnsubscribeCreatedEvent = {
-  /** The id of the event. */
-  id: string;
-  object: "event";
-  type: "unsubscribe.created";
-  api_version: "2026-08-15";
-  created_at: string;
-  data: {
-    object: Unsubscribe;
-  };
-};
-
-/** A sending account cannot be used. */
-export type AccountErrorEvent = {
-  /** The id of the event. */
-  id: string;
-  object: "event";
-  type: "account.error";
-  api_version: "2026-08-15";
-  created_at: string;
-  data: {
-    object: EmailAccountOfEvent;
-  };
-};
-
-/** A sending account works again. */
-export type AccountRecoveredEvent = {
-  /** The id of the event. */
-  id: string;
-  object: "event";
-  type: "account.recovered";
-  api_version: "2026-08-15";
-  created_at: string;
-  data: {
-    object: EmailAccountOfEvent;
-  };
-};
-
 /** The codes of refusals. Codes are added, never renamed. */
 export type ErrorCode =
   | "validation_failed"
@@ -2108,38 +1846,134 @@ export type ErrorCode =
 
 /** The payload of each webhook event, by its type. */
 export type WebhookEvents = {
-  "contact.created": ContactCreatedEvent;
-  "contact.updated": ContactUpdatedEvent;
-  "contact.deleted": ContactDeletedEvent;
-  "subscriber.created": SubscriberCreatedEvent;
-  "subscriber.updated": SubscriberUpdatedEvent;
-  "subscriber.deleted": SubscriberDeletedEvent;
-  "subscription.created": SubscriptionCreatedEvent;
-  "subscription.confirmed": SubscriptionConfirmedEvent;
-  "subscription.removed": SubscriptionRemovedEvent;
-  "newsletter.scheduled": NewsletterScheduledEvent;
-  "newsletter.started": NewsletterStartedEvent;
-  "newsletter.paused": NewsletterPausedEvent;
-  "newsletter.completed": NewsletterCompletedEvent;
-  "newsletter.cancelled": NewsletterCancelledEvent;
-  "campaign.scheduled": CampaignScheduledEvent;
-  "campaign.started": CampaignStartedEvent;
-  "campaign.paused": CampaignPausedEvent;
-  "campaign.completed": CampaignCompletedEvent;
-  "campaign.cancelled": CampaignCancelledEvent;
-  "sequence.entered": SequenceEnteredEvent;
-  "sequence.completed": SequenceCompletedEvent;
-  "sequence.left": SequenceLeftEvent;
-  "email.sent": EmailSentEvent;
-  "email.rejected": EmailRejectedEvent;
-  "email.bounced": EmailBouncedEvent;
-  "email.complained": EmailComplainedEvent;
-  "event.tracked": EventTrackedEvent;
-  "suppression.added": SuppressionAddedEvent;
-  "suppression.removed": SuppressionRemovedEvent;
-  "unsubscribe.created": UnsubscribeCreatedEvent;
-  "account.error": AccountErrorEvent;
-  "account.recovered": AccountRecoveredEvent;
+  /** A contact was added. */
+  "contact.created": ContactPayload & {
+    type: "contact.created";
+  };
+  /** A contact was changed. */
+  "contact.updated": ContactPayload & {
+    type: "contact.updated";
+  };
+  /** A contact was deleted. */
+  "contact.deleted": ContactPayload & {
+    type: "contact.deleted";
+  };
+  /** A subscriber was added. */
+  "subscriber.created": SubscriberPayload & {
+    type: "subscriber.created";
+  };
+  /** A subscriber's address or name was changed. */
+  "subscriber.updated": SubscriberPayload & {
+    type: "subscriber.updated";
+  };
+  /** A subscriber was deleted. */
+  "subscriber.deleted": SubscriberPayload & {
+    type: "subscriber.deleted";
+  };
+  /** A subscriber was put on a list. */
+  "subscription.created": SubscriptionPayload & {
+    type: "subscription.created";
+  };
+  /** A subscriber confirmed a double opt-in. */
+  "subscription.confirmed": SubscriptionPayload & {
+    type: "subscription.confirmed";
+  };
+  /** A subscriber was taken off a list, or opted out of it. */
+  "subscription.removed": SubscriptionPayload & {
+    type: "subscription.removed";
+  };
+  /** A newsletter was confirmed and waits for its time. */
+  "newsletter.scheduled": NewsletterPayload & {
+    type: "newsletter.scheduled";
+  };
+  /** A newsletter's first mails go out. */
+  "newsletter.started": NewsletterPayload & {
+    type: "newsletter.started";
+  };
+  /** A newsletter's send was paused. */
+  "newsletter.paused": NewsletterPayload & {
+    type: "newsletter.paused";
+  };
+  /** A newsletter's send has ended. */
+  "newsletter.completed": NewsletterPayload & {
+    type: "newsletter.completed";
+  };
+  /** A newsletter's send was cancelled. */
+  "newsletter.cancelled": NewsletterPayload & {
+    type: "newsletter.cancelled";
+  };
+  /** A campaign was confirmed and waits for its time. */
+  "campaign.scheduled": CampaignPayload & {
+    type: "campaign.scheduled";
+  };
+  /** A campaign's first mails go out. */
+  "campaign.started": CampaignPayload & {
+    type: "campaign.started";
+  };
+  /** A campaign's send was paused. */
+  "campaign.paused": CampaignPayload & {
+    type: "campaign.paused";
+  };
+  /** A campaign's send has ended. */
+  "campaign.completed": CampaignPayload & {
+    type: "campaign.completed";
+  };
+  /** A campaign's send was cancelled. */
+  "campaign.cancelled": CampaignPayload & {
+    type: "campaign.cancelled";
+  };
+  /** A person entered a sequence. */
+  "sequence.entered": SequenceEnrolmentPayload & {
+    type: "sequence.entered";
+  };
+  /** A person has passed the last step of a sequence. */
+  "sequence.completed": SequenceEnrolmentPayload & {
+    type: "sequence.completed";
+  };
+  /** A person left a sequence before its end: a condition of a step ended it, or they may not be mailed any more. */
+  "sequence.left": SequenceEnrolmentPayload & {
+    type: "sequence.left";
+  };
+  /** A mail was accepted by the sending account's server. */
+  "email.sent": EmailPayload & {
+    type: "email.sent";
+  };
+  /** A mail was refused for good by the sending account's server, or dropped by its provider. */
+  "email.rejected": EmailPayload & {
+    type: "email.rejected";
+  };
+  /** A mail came back after it had been accepted. */
+  "email.bounced": EmailPayload & {
+    type: "email.bounced";
+  };
+  /** A recipient reported a mail as spam. */
+  "email.complained": EmailPayload & {
+    type: "email.complained";
+  };
+  /** A recipient opened a mail or followed a link in it. */
+  "event.tracked": TrackedEventPayload & {
+    type: "event.tracked";
+  };
+  /** An address was put on the do-not-mail list, other than through the API. */
+  "suppression.added": SuppressionPayload & {
+    type: "suppression.added";
+  };
+  /** A suppression was lifted. */
+  "suppression.removed": SuppressionPayload & {
+    type: "suppression.removed";
+  };
+  /** A recipient unsubscribed. */
+  "unsubscribe.created": UnsubscribePayload & {
+    type: "unsubscribe.created";
+  };
+  /** A sending account cannot be used. */
+  "account.error": EmailAccountPayload & {
+    type: "account.error";
+  };
+  /** A sending account works again. */
+  "account.recovered": EmailAccountPayload & {
+    type: "account.recovered";
+  };
 };
 
 /** The payload of a webhook: its `type` says which. Types are added: have a branch for one that is unknown. */

@@ -4,12 +4,12 @@ import { SCOPES, type Scope, TOKEN_SCOPES } from "../../domain/access/scopes.ts"
 import { CURRENT_API_VERSION, VERSIONS } from "../../domain/api-version.ts";
 import { ERRORS, type ErrorCode } from "../../domain/errors.ts";
 import { exampleId } from "../../domain/ids.ts";
-import { idOf, openSet, textOrNull, timestamp } from "../fields.ts";
-import { docUrl, type Links } from "../rest/envelope.ts";
+import { idOf, text, textOrNull, timestamp } from "../fields.ts";
+import { docUrl, linksOf } from "../rest/envelope.ts";
 import { MAX_IDEMPOTENCY_KEY_LENGTH } from "../rest/idempotency.ts";
 import { impactSchema } from "../rest/impact.ts";
 import { VERSION_HEADER } from "../rest/versions.ts";
-import type { JsonSchema } from "./schemas.ts";
+import { type JsonSchema, openSet } from "./schemas.ts";
 
 const requestId = idOf("request", "The id of the request. On a replayed answer it is that of the first request.");
 /** @param next the example of `next_cursor` */
@@ -54,30 +54,20 @@ const error = z
       description: "The error. Branch on it: a code is never renamed or reused, and codes are added.",
       examples: ["validation_failed"],
     }),
-    message: z.string().describe("The cause and the remedy, for people. Its wording may change."),
-    param: z.string().optional().describe("The one field or parameter at fault, e.g. `emails[3]`."),
-    resource_id: z
-      .string()
-      .optional()
-      .describe("Of `resource_already_exists`: the record that exists, where the caller may read it."),
-    doc_url: z.string().describe("The page about the code."),
+    message: text("The cause and the remedy, for people. Its wording may change.", ERRORS.validation_failed.meaning),
+    param: text("The one field or parameter at fault.", "emails[3]").optional(),
+    resource_id: text(
+      "Of `resource_already_exists`: the record that exists, where the caller may read it.",
+      exampleId("webhook"),
+    ).optional(),
+    doc_url: text("The page about the code.", docUrl(linksOf("https://mail.example.com"), "validation_failed")),
     request_id: requestId,
   })
   .meta({ id: "Error", description: "A refusal or a failure." });
 
-/** The body of every answer that is no success. */
 export const errorAnswer = z
   .object({ error, meta: METAS.read })
   .meta({ id: "ErrorAnswer", description: "The body of every answer that is no success." });
-
-export function errorExample(code: ErrorCode, links: Links): z.infer<typeof errorAnswer> {
-  const { type, meaning } = ERRORS[code];
-  const request_id = exampleId("request");
-  return {
-    error: { type, code, message: meaning, doc_url: docUrl(links, code), request_id },
-    meta: { request_id },
-  };
-}
 
 const idempotencyKey = (required: boolean, description: string): JsonSchema => ({
   name: "Idempotency-Key",

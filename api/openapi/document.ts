@@ -2,7 +2,6 @@ import type { AnyTRPCRouter } from "@trpc/server";
 import { CURRENT_API_VERSION } from "../../domain/api-version.ts";
 import { resourceUrl } from "../base-path.ts";
 import { endpointsOf } from "../rest/endpoints.ts";
-import { linksOf } from "../rest/envelope.ts";
 import { PARAMETERS, securitySchemes } from "./components.ts";
 import { ERROR_CODES, errorAnswers, OF_EVERY_OPERATION } from "./documented-errors.ts";
 import { HEADERS } from "./headers.ts";
@@ -39,7 +38,7 @@ export function openApiDocument(routes: AnyTRPCRouter, publicUrl: string, issuer
     if (definition.operationId === "createWebhook") operation["callbacks"] = eventCallbacks(schemas);
     item[definition.method.toLowerCase()] = operation;
   }
-  const responses = errorAnswers(schemas, definitions, linksOf(publicUrl));
+  const responses = errorAnswers(schemas, definitions);
   return {
     openapi: "3.1.0",
     jsonSchemaDialect: "https://json-schema.org/draft/2020-12/schema",

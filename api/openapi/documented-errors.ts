@@ -1,9 +1,8 @@
 import { STATUS_CODES } from "node:http";
 import { ERRORS, type ErrorCode } from "../../domain/errors.ts";
 import { answersList, isPaged, queryNames, type RouteDefinition } from "../rest/definition.ts";
-import type { Links } from "../rest/envelope.ts";
 import { isRememberedCode } from "../rest/idempotency.ts";
-import { errorAnswer, errorExample } from "./components.ts";
+import { errorAnswer } from "./components.ts";
 import { COMMON_HEADERS, type HeaderName, headersOf } from "./headers.ts";
 import type { JsonSchema, Schemas } from "./schemas.ts";
 
@@ -39,6 +38,9 @@ const OF_LISTS: readonly ErrorCode[] = ["filter_unsupported", "expand_unsupporte
 
 const RETRY_STATUSES: ReadonlySet<number> = new Set([409, 429, 503]);
 
+const inOrder = (codes: ReadonlySet<ErrorCode>): ErrorCode[] =>
+  (Object.keys(ERRORS) as ErrorCode[]).filter((code) => codes.has(code));
+
 /** The codes that an operation may answer, those of every operation too, in the order of the registry. */
 export function errorsOf(definition: RouteDefinition): ErrorCode[] {
   const { scope, errors = [], input } = definition;
@@ -51,7 +53,7 @@ export function errorsOf(definition: RouteDefinition): ErrorCode[] {
   if (queryNames(definition).includes("sort")) codes.add("sort_unsupported");
   if (policy === "required") codes.add("idempotency_key_required");
   if (policy !== "none") codes.add("idempotency_key_reused").add("request_in_flight").add("person_erased");
-  return (Object.keys(ERRORS) as ErrorCode[]).filter((code) => codes.has(code));
+  return inOrder(codes);
 }
 
 /** The name of the answer with a status among the components, such as `NotFound`. */
@@ -59,36 +61,20 @@ export const answerName = (code: ErrorCode): string =>
   (STATUS_CODES[ERRORS[code].status] ?? String(ERRORS[code].status)).replaceAll(/[^A-Za-z]/g, "");
 
 /** The answers that are no success, by name: one for each status. An operation says itself which of the codes it has. */
-export function errorAnswers(
-  schemas: Schemas,
-  definitions: readonly RouteDefinition[],
-  links: Links,
-): Record<string, JsonSchema> {
+export function errorAnswers(schemas: Schemas, definitions: readonly RouteDefinition[]): Record<string, JsonSchema> {
   const used = new Set(definitions.flatMap(errorsOf));
-  const byName = Map.groupBy(
-    (Object.keys(ERRORS) as ErrorCode[]).filter((code) => used.has(code)),
-    answerName,
-  );
-  return Object.fromEntries([...byName].map(([name, codes]) => [name, answerOf(schemas, codes, links)]));
-}
-
-/** @param codes of one status */
-function answerOf(schemas: Schemas, codes: ErrorCode[], links: Links): JsonSchema {
-  const [first] = codes as [ErrorCode, ...ErrorCode[]];
-  const { status } = ERRORS[first];
-  const headers: HeaderName[] = [...COMMON_HEADERS];
-  // A token that lacks a scope is challenged too (RFC 6750, 3.1).
-  if (status === 401 || codes.includes("insufficient_scope")) headers.push("WWW-Authenticate");
-  if (RETRY_STATUSES.has(status)) headers.push("Retry-After");
-  if (codes.some(isRememberedCode)) headers.push("Idempotent-Replayed");
-  return {
-    description: codes.map((code) => `- \`${code}\`: ${ERRORS[code].meaning}`).join("\n"),
-    headers: headersOf(headers),
-    content: {
-      "application/json": {
-        schema: schemas.convert(errorAnswer, "output"),
-        example: errorExample(first, links),
-      },
-    },
+  const answerOf = (codes: readonly ErrorCode[]): JsonSchema => {
+    const headers: HeaderName[] = [...COMMON_HEADERS];
+    // A token that lacks a scope is challenged too (RFC 6750, 3.1).
+    if (codes.includes("invalid_token") || codes.includes("insufficient_scope")) headers.push("WWW-Authenticate");
+    if (codes.some((code) => RETRY_STATUSES.has(ERRORS[code].status))) headers.push("Retry-After");
+    if (codes.some(isRememberedCode)) headers.push("Idempotent-Replayed");
+    return {
+      description: codes.map((code) => `- \`${code}\`: ${ERRORS[code].meaning}`).join("\n"),
+      headers: headersOf(headers),
+      content: { "application/json": { schema: schemas.convert(errorAnswer, "output") } },
+    };
   };
+  const byName = Map.groupBy(inOrder(used), answerName);
+  return Object.fromEntries([...byName].map(([name, codes]) => [name, answerOf(codes)]));
 }

@@ -14,35 +14,27 @@ export const pascal = (text: string): string =>
 
 type Io = "input" | "output";
 
-/** A keyword of a schema of zod's as generators of clients read it. */
-const adapted =
-  (io: Io) =>
-  (keyword: string, value: unknown): unknown => {
-    // Answers may get further fields.
-    if (keyword === "additionalProperties" && value === false && io === "output") return undefined;
-    return isObject(value) ? withTypesApart(withNullBesideType(value)) : value;
-  };
+/** For the `meta` of a text: the values that there are now, to which others may be added. */
+export const openSet = (known: readonly string[]) => ({ enum: undefined, "x-extensible-enum": known });
 
-/** A value or null, as one type where it is no component. */
-function withNullBesideType(schema: JsonSchema): JsonSchema {
-  const { anyOf, ...beside } = schema;
-  const [value, none, ...others] = Array.isArray(anyOf) ? anyOf : [];
-  if (none?.type !== "null" || typeof value.type !== "string" || others.length > 0) return schema;
+/** As generators of clients read it: a value or null is of one type, values of several types are a choice of schemas. */
+function withOneType(schema: JsonSchema): JsonSchema {
+  const { anyOf, type, ...beside } = schema;
+  if (Array.isArray(type) && type[1] !== "null") return { ...beside, anyOf: type.map((one) => ({ type: one })) };
+  const [value, none] = Array.isArray(anyOf) ? anyOf : [];
+  if (none?.type !== "null" || typeof value.type !== "string") return schema;
   return { ...value, ...beside, type: [value.type, "null"], ...(value.enum && { enum: [...value.enum, null] }) };
-}
-
-/** Values of several types as a choice of schemas: generators read an array of types for null alone. */
-function withTypesApart(schema: JsonSchema): JsonSchema {
-  const { type, ...beside } = schema;
-  if (!Array.isArray(type) || (type.length === 2 && type[1] === "null")) return schema;
-  return { ...beside, anyOf: type.map((one) => ({ type: one })) };
 }
 
 /** A copy of a schema of zod's in which every reference into `$defs` points into the document's components. */
 const inDocument = (schema: unknown, io: Io): JsonSchema =>
   JSON.parse(
     JSON.stringify(schema).replaceAll('"$ref":"#/$defs/', `"$ref":"${refTo("schemas", "").$ref}`),
-    adapted(io),
+    (keyword, value) => {
+      // Answers may get further fields.
+      if (io === "output" && keyword === "additionalProperties" && value === false) return undefined;
+      return isObject(value) ? withOneType(value) : value;
+    },
   );
 
 /**

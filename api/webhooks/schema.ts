@@ -7,18 +7,8 @@ import { ENDPOINT_HEALTH } from "../../domain/webhooks/endpoint-health.ts";
 import { headerProblems, MAX_HEADERS } from "../../domain/webhooks/headers.ts";
 import { DEFAULT_OVERLAP_HOURS, MAX_OVERLAP_HOURS } from "../../domain/webhooks/rotate.ts";
 import { eventProblems, resolveEvents } from "../../domain/webhooks/subscription.ts";
-import {
-  deleted,
-  idOf,
-  intOrNull,
-  name,
-  openSet,
-  text,
-  textOrNull,
-  timestamp,
-  timestampOrNull,
-  timestamps,
-} from "../fields.ts";
+import { deleted, idOf, intOrNull, name, text, textOrNull, timestamp, timestampOrNull, timestamps } from "../fields.ts";
+import { openSet } from "../openapi/schemas.ts";
 import { instant } from "../rest/instant.ts";
 import { idParamOf } from "../rest/route.ts";
 

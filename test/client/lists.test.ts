@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { setImmediate as nextTurn } from "node:timers/promises";
-import { Mailkeel, MailkeelError, type MailingList } from "../../client/index.ts";
+import { type MailingList, Mailkeel, MailkeelError } from "../../client/index.ts";
 import { documentedFetch } from "../support/api.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeTeam } from "../support/factories.ts";
