@@ -61,9 +61,9 @@ export const verified = (body: string, signature?: string | string[], now?: numb
 `;
 
 /** In a CommonJS project the compiler makes a `require` of the import. */
-const COMMON = `import { type List, Mailkeel, NotFoundError } from "@mailkeel/client";
+const COMMON = `import { Mailkeel, type MailingList, NotFoundError } from "@mailkeel/client";
 const mailkeel = new Mailkeel({ apiKey: "x", baseUrl: "https://mail.example.com/api/v2" });
-export const found = (id: string): Promise<List | undefined> =>
+export const found = (id: string): Promise<MailingList | undefined> =>
   mailkeel.lists.retrieve(id).then(({ data }) => data, (error) => {
     if (error instanceof NotFoundError && error.status === 404) return undefined;
     throw error;
