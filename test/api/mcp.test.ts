@@ -26,7 +26,8 @@ import { api, type Json } from "../support/api.ts";
 import { route, serveRoutes, type TestApp } from "../support/app.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeTeam, unique, uniqueEmail } from "../support/factories.ts";
-import { freshKey, makeSender, people, type Sender } from "../support/sending.ts";
+import { bringNewsletter } from "../support/newsletter-by-tools.ts";
+import { freshKey, makeSender, type Sender } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
 import { claimsFor, openIssuer, signToken, type TestIssuer } from "./oauth-issuer.ts";
 
@@ -139,28 +140,7 @@ describe("The MCP server", () => {
   it("brings a newsletter to five people by tools alone, with a key that is made for the list", async () => {
     const { data: list } = await call(withKey, "createList", { name: unique("Readers"), optin: "SINGLE" });
     const client = await connect((await sender.mint({ forListId: list.id })).key, "auto");
-    const subscribers = people(5, `${unique("to")}.example`).map(({ email, firstName }) => ({
-      email,
-      first_name: firstName,
-    }));
-    const { data: made } = await call(client, "createSubscribers", { subscribers, idempotency_key: freshKey() });
-    const ids = made.map(({ data }: Json) => data.id);
-    const { data: batch } = await call(client, "addListSubscribers", { listId: list.id, subscriber_ids: ids });
-    assert.deepEqual(batch.added, ids);
-    const { data: draft } = await call(client, "createNewsletter", {
-      ...{ name: unique("News"), subject: "For {{ first_name }}", body: "<p>Hello {{ first_name }}</p>" },
-      ...{ from_email: sender.fromEmail, idempotency_key: freshKey() },
-    });
-    const newsletterId = draft.id;
-    assert.deepEqual(draft.lists, [list.id]);
-    const preview = await call(client, "previewNewsletterSend", { newsletterId, idempotency_key: freshKey() });
-    assert.equal(preview.data.recipients.eligible, 5);
-    const confirmation_token = preview.data.confirmation.token;
-    await call(client, "sendNewsletter", { newsletterId, confirmation_token, idempotency_key: freshKey() });
-    const isSent = async () => (await call(client, "retrieveNewsletter", { newsletterId })).data.status === "SENT";
-    await eventually(isSent, { what: "the newsletter to be sent" });
-    const { data: report } = await call(client, "retrieveAnalyticsOverview", { resource_id: newsletterId });
-    assert.deepEqual([report.totals.sent, report.days.length, report.days[0].sent], [5, 1, 5]);
+    await bringNewsletter((...tool) => call(client, ...tool), list.id, sender.fromEmail);
     const { data: all } = await call(client, "retrieveAnalyticsOverview", { resource_id: null });
     assert.equal(all.days.length, 30);
     await client.close();

