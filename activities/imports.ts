@@ -14,10 +14,11 @@ import { forEachAlone, readLatestRun } from "./starts.ts";
 /** A failure of the service that lasts so long is shown to the member, who may try again. */
 const MOST_FAILURES = 5;
 
+const runInPlace = placesForLongWork();
+
 export type ImportActivities = ReturnType<typeof createImportActivities>;
 
 export function createImportActivities({ orm, vault, log, stopping }: ActivityDeps) {
-  const inPlace = placesForLongWork();
   /** Of each import in this process. An attempt that finds no place is none. */
   const failures = new Map<string, number>();
   return {
@@ -28,7 +29,7 @@ export function createImportActivities({ orm, vault, log, stopping }: ActivityDe
         const tenant = { teamId, environment };
         const em = forTenant(orm.em, tenant);
         const signal = AbortSignal.any([stopping, cancellationSignal]);
-        const end = await inPlace(teamId, async () => {
+        const end = await runInPlace(teamId, async () => {
           try {
             const state = await carryOutImport(em, vault, tenant, importId, signal);
             failures.delete(importId);

@@ -20,7 +20,7 @@ const SOONEST_LOOK_MS = 1_000;
 const LATEST_LOOK_MS = 30_000;
 
 /** A team that starts many sequences at once notes their members one after another: each is work for Postgres alone. */
-const inPlace = placesForLongWork();
+const runInPlace = placesForLongWork();
 
 export const createSequenceActivities = ({ orm, vault, log }: ActivityDeps) => ({
   /**
@@ -34,10 +34,9 @@ export const createSequenceActivities = ({ orm, vault, log }: ActivityDeps) => (
       const em = orm.em.fork();
       const { teamId, areMembersNoted } = await readSequence(em, campaignId);
       const note = () => noteMembers(em, vault, campaignId).then(() => true);
-      const mayClaim = areMembersNoted || (await inPlace(teamId, note));
-      if (mayClaim) await advanceWaves(em, campaignId);
-      const claimed = mayClaim ? await claimWave(em, campaignId, wave) : undefined;
-      const { sendId, isBusy, isBlocked = false, capMs = 0 } = claimed ?? { isBusy: false };
+      const areNoted = areMembersNoted || (await runInPlace(teamId, note));
+      await advanceWaves(em, campaignId);
+      const { sendId, isBusy, isBlocked = false, capMs = 0 } = await claimWave(em, campaignId, wave);
       const progress = await readProgress(em, campaignId);
       const { environment, status, reason, waiting, mailedToday, nextDueAt } = progress;
       if (sendId) {
@@ -49,7 +48,7 @@ export const createSequenceActivities = ({ orm, vault, log }: ActivityDeps) => (
       const lookMs = Math.min(Math.max((progress.claimedMs ?? 0) / 10, SOONEST_LOOK_MS), LATEST_LOOK_MS);
       // Beside a wave that holds only DEFERRED people the next one may begin.
       const dueMs = sendId || isBusy || progress.nextInMs === null ? null : Math.max(progress.nextInMs, capMs);
-      const nextInMs = !mayClaim ? LOOK_AGAIN_MS : hasWaves ? Math.min(lookMs, dueMs ?? lookMs) : dueMs;
+      const nextInMs = !areNoted ? LOOK_AGAIN_MS : hasWaves ? Math.min(lookMs, dueMs ?? lookMs) : dueMs;
       return { status, reason, wave: progress.wave, isBlocked, waiting, mailedToday, nextDueAt, hasWaves, nextInMs };
     }),
 

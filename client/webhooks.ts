@@ -1,6 +1,8 @@
 import { MailkeelError, WebhookSignatureError } from "./errors.ts";
 
 const TOLERANCE_SECONDS = 300;
+/** A delivery has one for each secret of its endpoint, the old and the new one: each more is work for a header that was made up. */
+const MOST_SIGNATURES = 8;
 const HMAC = { name: "HMAC", hash: "SHA-256" };
 
 export interface Delivery {
@@ -34,6 +36,8 @@ export async function verifyWebhook({ body, signature, secret, now = Date.now() 
   const signatures = entries.flatMap(([name, value = ""]) =>
     name === "v1" && /^[0-9a-f]{64}$/.test(value) ? [bytesOf(value)] : [],
   );
+  if (signatures.length > MOST_SIGNATURES)
+    throw new WebhookSignatureError("X-Service-Signature has too many signatures.");
   const signed = await new Blob([`${timestamp}.`, body]).arrayBuffer();
   for (const one of secrets) {
     const key = await crypto.subtle.importKey("raw", new TextEncoder().encode(one), HMAC, false, ["verify"]);

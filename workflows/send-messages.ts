@@ -132,6 +132,7 @@ export const ANSWERS = {
   retryEnded: "counts the unknown outcomes again: the send has ended",
   retryPaused: "nothing to retry: the send is paused; update resume instead",
   retry: "tries again now",
+  look: "looks again now: the details say what is due",
 } as const;
 
 /** Recipients that a resume would mail again, by the facts of the workflow. */
@@ -157,5 +158,5 @@ export function retryAnswer(view: {
 }): string {
   if (view.failing) return ANSWERS.retry;
   if (view.settled) return ANSWERS.retryEnded;
-  return view.send?.status === "PAUSED" ? ANSWERS.retryPaused : ANSWERS.retry;
+  return view.send?.status === "PAUSED" ? ANSWERS.retryPaused : ANSWERS.look;
 }

@@ -3,6 +3,7 @@ import { BASE_PATH } from "../base-path.ts";
 import type { Deps } from "../deps.ts";
 import { factsOf } from "../docs/facts.ts";
 import { GUIDES, markdownOf } from "../docs/guides.ts";
+import { shortened } from "../rest/messages.ts";
 
 const mimeType = "text/markdown";
 const nameOf = (path: string): string => path.slice("/docs/".length);
@@ -19,6 +20,7 @@ export const READ_GUIDE = {
 /** The guides as resources of MCP; each has the URL of its page. */
 export function guidesOf({ env }: Pick<Deps, "env">) {
   const { origin } = new URL(env.PUBLIC_URL);
+  const texts = new Map<string, string>();
   return {
     resources: GUIDES.map(({ path, title }) => ({ uri: origin + path, name: nameOf(path), title, mimeType })),
     /**
@@ -28,8 +30,11 @@ export function guidesOf({ env }: Pick<Deps, "env">) {
     read(asked: unknown) {
       const name = typeof asked === "string" ? asked.replace(/#.*/s, "") : "";
       const guide = GUIDES.find(({ path }) => name === nameOf(path) || name === origin + path);
-      if (!guide) throw new ResourceNotFoundError(name, `The guides are ${NAMES.join(", ")}.`);
-      return { contents: [{ uri: origin + guide.path, mimeType, text: markdownOf(guide, factsOf(env, BASE_PATH)) }] };
+      if (!guide) throw new ResourceNotFoundError(shortened(name), `The guides are ${NAMES.join(", ")}.`);
+      const { path } = guide;
+      const text = texts.get(path) ?? markdownOf(guide, factsOf(env, BASE_PATH));
+      texts.set(path, text);
+      return { contents: [{ uri: origin + path, mimeType, text }] };
     },
   };
 }

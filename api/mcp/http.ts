@@ -27,7 +27,7 @@ import { toApiError } from "../rest/failures.ts";
 import { localsOf, mayBeLarge, readBody, respond } from "../rest/http.ts";
 import { isDeeper, MAX_DEPTH } from "../rest/input.ts";
 import { shortened } from "../rest/messages.ts";
-import { noteCaller, putCallerHeaders } from "../rest/procedures.ts";
+import { noteCaller, putCallerHeaders, takeTurn } from "../rest/procedures.ts";
 import { refusalHandler, refusalOf } from "../rest/refusal.ts";
 import { type Answering, Turns } from "../rest/turns.ts";
 import { readVersion, VERSION_HEADER } from "../rest/versions.ts";
@@ -72,6 +72,20 @@ function shownOf({ data }: Answer, { resource_id }: JsonObject): unknown {
 
 const text = (value: string) => ({ type: "text" as const, text: value });
 
+/** The answer to one item of a list: its turn ends with it. */
+class ItemAnswer extends EventEmitter {
+  readonly #whole: Answering;
+
+  constructor(whole: Answering) {
+    super();
+    this.#whole = whole;
+  }
+
+  get closed(): boolean {
+    return this.#whole.closed;
+  }
+}
+
 type CallOnce = (request: ToolRequest, answering: Answering) => Promise<Answer>;
 
 /** The request of a message, whose caller is known. */
@@ -98,7 +112,7 @@ export function mcpRouter(routes: AnyTRPCRouter, deps: Deps): Router {
     const data: object[] = [];
     for (const request of requests) {
       // The turn of an item ends with it: the next one needs a turn too.
-      const answering = Object.assign(new EventEmitter(), { closed: res.closed });
+      const answering = new ItemAnswer(res);
       try {
         const answer = await call(request, answering);
         data.push({ data: answer.data, meta: answer.meta });
@@ -135,9 +149,13 @@ export function mcpRouter(routes: AnyTRPCRouter, deps: Deps): Router {
       return callEndpoint(routes, endpoint, ctx, async () => parts);
     };
     try {
-      const answer = await beforeDeadline(DEADLINE_MS[endpoint.meta.kind], async () =>
-        requestsOf ? callEach(requestsOf(args), call, res) : call(requestOf(args), res),
-      );
+      const answer = await beforeDeadline(DEADLINE_MS[endpoint.meta.kind], async () => {
+        if (!requestsOf) return call(requestOf(args), res);
+        const requests = requestsOf(args);
+        // As a bulk write over REST: one request, in the line of the heavy ones.
+        await takeTurn("heavy", access, res);
+        return callEach(requests, call, res);
+      });
       locals.status = answer.status;
       noteCreated(locals, answer);
       const body = renderSuccess(answer.requestId, shownOf(answer, args), answer.meta);
@@ -161,8 +179,10 @@ export function mcpRouter(routes: AnyTRPCRouter, deps: Deps): Router {
       return { tools: [...shown.map((tool) => ({ ...tool, ...output })), READ_GUIDE] };
     });
     server.setRequestHandler("tools/call", ({ params }): CallToolResult | Promise<CallToolResult> => {
-      if (params.name === READ_GUIDE.name)
+      if (params.name === READ_GUIDE.name) {
+        localsOf(message.res).tool = params.name;
         return { content: guides.read(params.arguments?.["guide"]).contents.map((guide) => text(guide.text)) };
+      }
       // A tool that the caller is not shown may be called: the refusal names the scope.
       const called = tools.get(params.name);
       if (!called)

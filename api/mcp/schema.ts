@@ -24,7 +24,8 @@ export const toolSchema = ({ $defs = {}, ...root }: JsonSchema): JsonSchema =>
       const { $ref = "", anyOf = [] } = given as { $ref?: string; anyOf?: JsonSchema[] };
       const named = ($defs as Record<string, JsonSchema>)[$ref.slice("#/$defs/".length)];
       const schema: JsonSchema = { ...named, ...anyOf.find(({ type }) => isType(type)), ...given };
-      const { type, const: only, enum: values = only === undefined ? undefined : [only], description = "" } = schema;
+      const { type, const: only, "x-extensible-enum": known = only === undefined ? undefined : [only] } = schema;
+      const { enum: values = known, description = "" } = schema;
       const kept = { type: [type].flat().find(isType), enum: values };
       if (SHARED.test(name)) return kept;
       const others = Object.fromEntries(KEPT.map((keyword) => [keyword, schema[keyword]]));

@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import type { Tool } from "@modelcontextprotocol/server";
 import type { AnyTRPCRouter } from "@trpc/server";
@@ -8,6 +9,7 @@ import type { JsonObject } from "../../lib/json-object.ts";
 import { shownAs } from "../openapi/schemas.ts";
 import type { InputSchema, RouteDefinition } from "../rest/definition.ts";
 import { type Endpoint, endpointsOf } from "../rest/endpoints.ts";
+import { readIdempotencyKey } from "../rest/idempotency.ts";
 import { parserOf, type RawInput } from "../rest/input.ts";
 import { subscriberBody } from "../subscribers/schema.ts";
 import { toolSchema } from "./schema.ts";
@@ -39,7 +41,7 @@ const NO_TOOLS: ReadonlySet<string> = new Set([
   // A webhook is set up beside the program that gets its events: its secret does not belong in a conversation, and no text must
   // lead an assistant to send the team's events to another URL.
   ...["createWebhook", "updateWebhook", "deleteWebhook", "rotateWebhookSecret", "testWebhook", "listWebhookEventTypes"],
-  // The tool of the list, or of many records, does the same.
+  // Another tool shows or changes the same records.
   ...["retrieveWebhook", "retrieveWebhookDelivery", "replayWebhookDelivery", "retrieveAccount", "createContact"],
 ]);
 
@@ -94,7 +96,7 @@ function toolOf(endpoint: Endpoint): OperationTool {
   const requestOf = (all: JsonObject): ToolRequest => {
     // Models write null for a value that they leave out.
     const values = Object.entries(all).filter(
-      ([name, value]) => value !== null || inBody[name]?.safeParse(null).success,
+      ([name, value]) => value !== null || (Object.hasOwn(inBody, name) && inBody[name]?.safeParse(null).success),
     );
     const { dry_run, idempotency_key, ...args }: JsonObject = Object.fromEntries(values);
     const given = Object.groupBy(Object.entries(args), ([name]) => placeOf(name));
@@ -118,8 +120,9 @@ function toolOf(endpoint: Endpoint): OperationTool {
   return { tool, endpoint, requestOf };
 }
 
+const SUBSCRIBERS_AT_ONCE = 100;
 const subscribersInput = (person: z.ZodType): InputSchema =>
-  z.strictObject({ body: z.strictObject({ subscribers: z.array(person).min(1).max(100) }) });
+  z.strictObject({ body: z.strictObject({ subscribers: z.array(person).min(1).max(SUBSCRIBERS_AT_ONCE) }) });
 const checkSubscribers = parserOf({
   input: subscribersInput(z.looseObject({})),
   output: z.null(),
@@ -128,16 +131,19 @@ const checkSubscribers = parserOf({
 
 /** The tool of `createSubscriber` takes a list of people: assistants fill one call more reliably than fifty. */
 function createSubscribers(endpoint: Endpoint): OperationTool {
-  const summary = "Create up to 100 subscribers, on no list yet";
+  const summary = `Create up to ${SUBSCRIBERS_AT_ONCE} subscribers, on no list yet`;
   const meta = { ...endpoint.meta, operationId: "createSubscribers", summary, input: subscribersInput(subscriberBody) };
   const { requestOf, tool } = toolOf({ ...endpoint, meta });
   const requestsOf = (args: JsonObject) => {
-    const { parts, dryRun, idempotencyKey: key } = requestOf(args);
+    const { parts, dryRun, idempotencyKey: given } = requestOf(args);
     checkSubscribers(parts);
+    const key = given === undefined ? null : readIdempotencyKey({ "idempotency-key": [given] }, endpoint.meta);
+    // A key may be as long as one can be: no place fits behind it.
+    const hash = key && createHash("sha256").update(key).digest("base64url");
     const { subscribers } = parts.body as { subscribers: unknown[] };
     return subscribers.map((body, place) => ({
       ...{ parts: { ...parts, body }, dryRun },
-      idempotencyKey: key && `${key}/${place}`,
+      idempotencyKey: hash === null ? undefined : `${hash}/${place}`,
     }));
   };
   return { tool, endpoint, requestOf, requestsOf };

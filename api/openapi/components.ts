@@ -58,7 +58,7 @@ const error = z
     param: text("The one field or parameter at fault.", "emails[3]").optional(),
     resource_id: text(
       "Of `resource_already_exists`: the record that exists, where the caller may read it.",
-      exampleId("webhook"),
+      exampleId("subscriber"),
     ).optional(),
     doc_url: text("The page about the code.", docUrl(linksOf("https://mail.example.com"), "validation_failed")),
     request_id: requestId,

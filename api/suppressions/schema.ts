@@ -11,7 +11,7 @@ export const addressParams = z.strictObject({
     .string()
     .min(MIN_ADDRESS_LENGTH)
     .max(MAX_ADDRESS_LENGTH)
-    .meta({ description: "The address, percent-encoded.", examples: ["ada@example.com"] }),
+    .meta({ description: "The address; in a URL percent-encoded.", examples: ["ada@example.com"] }),
 });
 export const suppressionParams = z.strictObject({
   suppressionId: idParamOf("suppression", "The id of the suppression."),

@@ -164,6 +164,9 @@ export async function mintKey(
 
   // The list of the key that it replaces may be deleted.
   if (grant.forListId && !lineageId) {
+    if (!grant.scopes.includes("newsletters:write")) {
+      throw new ApiError("validation_failed", "A key that is made for a list needs the scope newsletters:write.");
+    }
     const list = kysely(em).selectFrom("lists").select("id").where("id", "=", grant.forListId).where(ofTenant(grant));
     if (!(await list.executeTakeFirst())) throw notFound("for_list_id", "list");
   }

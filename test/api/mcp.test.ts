@@ -133,6 +133,8 @@ describe("The MCP server", () => {
     assert.doesNotMatch(answer, /Idempotency-Key/);
     const { tools } = JSON.parse(answer).result;
     const send = tools.find(({ name }: Json) => name === "sendNewsletter");
+    const replay = tools.find(({ name }: Json) => name === "replayWebhookDeliveries");
+    assert.ok(JSON.stringify(replay.inputSchema).includes('"newsletter.completed"'), "the names of events");
     assert.deepEqual(send.inputSchema.required, ["newsletterId", "confirmation_token", "idempotency_key"]);
     assert.match(send.description, /only after the person has seen the numbers of the preview/);
   });
@@ -154,7 +156,9 @@ describe("The MCP server", () => {
     const subscribers = [{ email: taken }, { email: "nobody" }, { email: uniqueEmail(), list: "x" }, ...some];
     const tried = await call(withKey, "createSubscribers", { subscribers, dry_run: true });
     assert.equal(tried.data.at(-1).meta.impact.would_create, 1);
-    const keyed = { subscribers, idempotency_key: freshKey() };
+    const keyed = { subscribers, idempotency_key: "k".repeat(200) + freshKey().slice(0, 55).padEnd(55, "k") };
+    const long = { subscribers, idempotency_key: `${keyed.idempotency_key}k` };
+    assert.equal((await call(withKey, "createSubscribers", long)).error.param, "idempotency_key");
     const { data } = await call(withKey, "createSubscribers", keyed);
     const refusals = ["resource_already_exists", "validation_failed", "validation_failed"];
     assert.deepEqual(
@@ -184,6 +188,8 @@ describe("The MCP server", () => {
   it("takes null for an argument that is left out, unless it clears a field", async () => {
     const { data: list } = await call(withKey, "createList", {
       ...{ name: unique("List"), description: "A note", optin: null, dry_run: null, idempotency_key: null },
+      // A name that every object inherits.
+      ...{ constructor: null },
     });
     assert.deepEqual([list.description, list.optin], ["A note", "SINGLE"]);
     const page = await call(withKey, "listLists", { limit: 1, cursor: null, order: null, updated_since: null });

@@ -205,7 +205,7 @@ describe("The commands for sends", () => {
     };
     assert.deepEqual(await given("send:pause"), ["pause", "PAUSED", "PAUSED"]);
     assert.deepEqual(await given("send:resume"), ["resume", "continues", "SCHEDULED"]);
-    assert.deepEqual((await given("send:retry"))[1], "tries again now");
+    assert.deepEqual((await given("send:retry"))[1], "looks again now: the details say what is due");
     assert.deepEqual((await given("send:resend-unknown"))[1], "nothing to resend: no outcome is unknown");
     assert.deepEqual(await given("send:cancel"), ["cancel", "CANCELLED", "CANCELLED"]);
     const { data } = await inProcess("credits:show", "--send", campaignId);

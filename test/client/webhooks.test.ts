@@ -28,7 +28,8 @@ describe("The client's check of webhooks", () => {
 
   it("refuses a delivery without the header or with several, and any with an empty secret", async () => {
     const signature = signatureHeader([signerOf(SECRET)], NOW, "{}");
-    for (const other of [null, undefined, "", [], [signature]]) {
+    const crowded = signature + signature.replace(/^t=\d+/, "").repeat(8);
+    for (const other of [null, undefined, "", [], [signature], crowded]) {
       const verifying = verifyWebhook({ body: "{}", signature: other, secret: SECRET, now: NOW });
       await assert.rejects(verifying, WebhookSignatureError);
     }

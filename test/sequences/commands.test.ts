@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Json } from "../support/api.ts";
 import { app } from "../support/command.ts";
+import { eventually } from "../support/eventually.ts";
 import { makeSender, type Sender } from "../support/sending.ts";
 import { enrolmentsOf, step } from "../support/sequences.ts";
 import { emitted, listen } from "../webhooks/outbox.ts";
@@ -53,6 +54,8 @@ describe("the commands of a sequence", () => {
     assert.deepEqual(record, { ...expected, email: person.email, state: "ACTIVE", reason: null });
     assert.ok(entered_at);
 
+    // The member of the start is noted by the workflow.
+    await eventually(async () => (await sequence("sequence:show", id)).people.ACTIVE === 2, { what: "both people" });
     const paused = await sequence("sequence:pause", id);
     assert.deepEqual([paused.status, paused.status_reason], ["PAUSED", null]);
     const resumed = await sequence("sequence:resume", id);

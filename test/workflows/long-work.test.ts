@@ -3,19 +3,19 @@ import { placesForLongWork } from "../../activities/long-work.ts";
 
 describe("Long work of a process", () => {
   it("runs for three teams at once, one piece of each", async () => {
-    const inPlace = placesForLongWork();
+    const runInPlace = placesForLongWork();
     const { promise: ended, resolve: end } = Promise.withResolvers<string>();
-    const begun = ["a", "b", "c"].map((team) => inPlace(team, () => ended));
-    assert.equal(await inPlace("a", async () => "of a team that has one"), undefined);
-    assert.equal(await inPlace("d", async () => "of a fourth team"), undefined);
+    const begun = ["a", "b", "c"].map((team) => runInPlace(team, () => ended));
+    assert.equal(await runInPlace("a", async () => "of a team that has one"), undefined);
+    assert.equal(await runInPlace("d", async () => "of a fourth team"), undefined);
     end("done");
     assert.deepEqual(await Promise.all(begun), ["done", "done", "done"]);
-    assert.equal(await inPlace("a", async () => "the next one"), "the next one");
+    assert.equal(await runInPlace("a", async () => "the next one"), "the next one");
   });
 
   it("leaves its place when it fails", async () => {
-    const inPlace = placesForLongWork();
-    await assert.rejects(inPlace("a", () => Promise.reject(new Error("Postgres is away"))));
-    assert.equal(await inPlace("a", async () => "again"), "again");
+    const runInPlace = placesForLongWork();
+    await assert.rejects(runInPlace("a", () => Promise.reject(new Error("Postgres is away"))));
+    assert.equal(await runInPlace("a", async () => "again"), "again");
   });
 });

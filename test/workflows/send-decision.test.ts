@@ -484,7 +484,7 @@ describe("The answer to a retry", () => {
   const failing = { step: "settle", code: "database_57014", until: 0 };
   for (const [what, view, answer] of [
     ["while a step fails", { failing, send: { status: "PAUSED" } }, ANSWERS.retry],
-    ["of a send that is mailed", { send: { status: "SENDING" } }, ANSWERS.retry],
+    ["of a send that is mailed", { send: { status: "SENDING" } }, ANSWERS.look],
     ["of a paused send", { send: { status: "PAUSED" } }, ANSWERS.retryPaused],
     ["of a settled send", { settled: {}, send: { status: "SENT" } }, ANSWERS.retryEnded],
   ] as const) {
