@@ -194,6 +194,19 @@ describe("A failing endpoint", () => {
     assert.equal(Math.round(rows[0]?.ahead ?? 0), 600);
   });
 
+  it("is none when a delivery fails between two that succeed at once", async () => {
+    const team = await makeTeam();
+    const { id } = await makeEndpoint(team, { url: `${receiver.origin}/mixed` });
+    const answers = [answerWith(200), askToWait(600), answerWith(200)];
+    receiver.behaveAt("/mixed", (...request) => answers.shift()?.(...request));
+    await emitSome(team, 3);
+    await notifyDue(team.em, [id]);
+    const statuses = async () => (await logOf({ em: team.em.fork() }, id)).map(({ status }) => status).sort();
+    await eventually(async () => `${await statuses()}` === "RETRYING,SUCCEEDED,SUCCEEDED", { what: "three outcomes" });
+    const { consecutive_failures, last_failure_at } = await healthOf(team, id);
+    assert.deepEqual([consecutive_failures, last_failure_at === null], [0, false]);
+  });
+
   it("costs no delivery its last attempt by probes before the ladder would have ended", async () => {
     const { team, endpoint, emitWaiting, probe } = await failing("young");
     await emitWaiting(1);
