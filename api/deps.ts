@@ -10,6 +10,7 @@ import { openTokenVerifier, type TokenRules } from "../domain/access/oauth.ts";
 import { RequestLimits } from "../domain/access/request-limit.ts";
 import { type AdmittedDatabase, openAdmitted } from "../domain/secrets/admission.ts";
 import { openVault, type Vault } from "../domain/secrets/crypto.ts";
+import { type Networks, readNetworks } from "../domain/tracking/networks.ts";
 import { recordHits } from "../domain/tracking/record.ts";
 import { type CheckUrl, guardedUrl } from "../domain/webhooks/endpoints.ts";
 import { type FetchText, guardedFetch } from "../lib/fetch-text.ts";
@@ -36,6 +37,8 @@ export interface Deps {
   fetchText: FetchText;
   limits: RequestLimits;
   /** Opens and clicks on their way to Postgres. */
+  /** Of scanners and proxies that open mails and follow links. */
+  networks: Networks;
   hits: HitBuffer;
   metrics: Registry;
   unreadableEvents: ApiMetrics["unreadableEvents"];
@@ -84,6 +87,7 @@ export async function openDeps(env: Env): Promise<Deps> {
     checkWebhookUrl: guardedUrl(guard),
     fetchText: guardedFetch(guard),
     limits: new RequestLimits(env),
+    networks: readNetworks(env.TRACKING_NETWORKS_FILE),
     hits: new HitBuffer({
       record: (hits) => recordHits(orm.em.fork(), hits),
       metrics: hitMetrics,

@@ -24,8 +24,8 @@ function openHitMetrics(registry: Registry): HitMetrics {
   const registers = [registry];
   const recorded = new Counter({
     name: "mailkeel_tracking_hits_total",
-    help: "Opens and clicks that were recorded, by the sign that a program made them, or else `person`",
-    labelNames: ["kind", "by"],
+    help: "Opens and clicks that were recorded, by the rule that their requests alone meet, or else `none`",
+    labelNames: ["kind", "rule"],
     registers,
   });
   const dropped = new Counter({
@@ -45,7 +45,7 @@ function openHitMetrics(registry: Registry): HitMetrics {
   });
   return {
     recorded: (all) => {
-      for (const { kind, cause, count } of all) recorded.inc({ kind, by: cause ?? "person" }, count);
+      for (const { kind, rule, count } of all) recorded.inc({ kind, rule: rule ?? "none" }, count);
     },
     dropped: (count) => dropped.inc(count),
     ignored: () => ignored.inc(),

@@ -182,8 +182,13 @@ async function untilRecorded(team: TestTeam, answered: number, withinMs = RECORD
   return recorded;
 }
 
+/** A click on a mail without an open makes one. */
 async function countRecorded({ em, team }: TestTeam): Promise<number> {
   const { rows } = await sql<{ count: number }>`
-    select coalesce(sum(count), 0)::int as count from engagements where team_id = ${team.id}`.execute(kysely(em));
+    select coalesce(sum(e.count), 0)::int as count from engagements e where e.team_id = ${team.id} and not (
+      e.kind = 'opened' and exists (
+        select from engagements c where c.send_id = e.send_id and c.seq = e.seq and c.kind = 'clicked'))`.execute(
+    kysely(em),
+  );
   return rows[0]?.count ?? 0;
 }

@@ -39,14 +39,22 @@ export type AnalyticsOverview = {
     suppressed: number;
     /** Mails whose outcome is not known, because a connection or a worker was lost. */
     unknown: number;
-    /** Opens that were tracked. */
+    /** Opens that were tracked, without those of programs. */
     opened: number;
-    /** Mails with at least one tracked open. */
+    /** Mails with at least one such open. */
     opened_unique: number;
-    /** Clicks on links that were tracked. */
+    /** Clicks on links by people. */
     clicked: number;
-    /** Mails with at least one tracked click. */
+    /** Mails with at least one click by a person. */
     clicked_unique: number;
+    /** Of `opened`, those that a program may have made. */
+    opened_unknown: number;
+    /** Opens by programs, which `opened` leaves out. */
+    opened_machine: number;
+    /** Clicks that a program may have made, which `clicked` leaves out. */
+    clicked_unknown: number;
+    /** Clicks by programs, which `clicked` leaves out. */
+    clicked_machine: number;
   };
   /** Fractions of the totals, from 0 to 1; 0 where there is nothing to divide by. */
   rates: {
@@ -87,14 +95,22 @@ export type AnalyticsOverview = {
     suppressed: number;
     /** Mails whose outcome is not known, because a connection or a worker was lost. */
     unknown: number;
-    /** Opens that were tracked. */
+    /** Opens that were tracked, without those of programs. */
     opened: number;
-    /** Mails with at least one tracked open. */
+    /** Mails with at least one such open. */
     opened_unique: number;
-    /** Clicks on links that were tracked. */
+    /** Clicks on links by people. */
     clicked: number;
-    /** Mails with at least one tracked click. */
+    /** Mails with at least one click by a person. */
     clicked_unique: number;
+    /** Of `opened`, those that a program may have made. */
+    opened_unknown: number;
+    /** Opens by programs, which `opened` leaves out. */
+    opened_machine: number;
+    /** Clicks that a program may have made, which `clicked` leaves out. */
+    clicked_unknown: number;
+    /** Clicks by programs, which `clicked` leaves out. */
+    clicked_machine: number;
   }>;
 };
 
@@ -1456,6 +1472,8 @@ export type TrackedEvent = {
   email: string;
   /** The link that was followed, as its author wrote it; null for an open. */
   url: string | null;
+  /** `unknown` where a program may have made the request. */
+  by: "human" | "unknown";
   created_at: string;
 };
 
@@ -3745,7 +3763,7 @@ export class AnalyticsResource {
    *
    * `sent`, `delivered`, the bounces, `complained`, the opens and the clicks belong to the day on which the mail was accepted, also when they come days later. `rejected`, `suppressed`, `unknown` and `unsubscribed` belong to the day on which they happened. A mail counts under its latest outcome: an unknown one that proves sent, by a late answer or because it bounced or was opened, counts as sent from then on.
    *
-   * A mail with both kinds of bounces counts as a hard one. Opens and clicks are counted for mails that were sent with tracking, which is off by default and turned on for a team, a newsletter or a campaign: without it they are 0. Recipients whose mails expired or were cancelled are counted by the newsletter alone.
+   * A mail with both kinds of bounces counts as a hard one. Opens and clicks are counted for mails that were sent with tracking, which is off by default and turned on for a team, a newsletter or a campaign: without it they are 0. `opened` and `clicked` leave out those of machines, which stand beside them; an open or a click counts about 10 seconds after it. Recipients whose mails expired or were cancelled are counted by the newsletter alone.
    *
    * **Scope:** `analytics:read`.
    *

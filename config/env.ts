@@ -125,6 +125,11 @@ export const settings = z.object({
   PROXY_ADDRESSES: networks,
   /** Load balancers that a request passes, each of which adds an address to X-Forwarded-For; needs PROXY_ADDRESSES. */
   PROXY_HOPS: integer(0, 10).default(0),
+  /**
+   * JSON file of the networks from which scanners and proxies open mails and follow links, in place of the service's own list:
+   * see `domain/tracking/networks.json`.
+   */
+  TRACKING_NETWORKS_FILE: z.string().refine(isAbsolute, "must be an absolute path").optional(),
   /** Requests of an API key or an OAuth client in a minute; a team's plan may allow fewer. */
   RATE_LIMIT_PER_MINUTE: integer(1, 1_000_000_000).default(600),
   /** Failed authentications of one address, or one IPv6 network of 64 bits, in a minute. */

@@ -14,6 +14,7 @@ import type { EntityManager } from "../db/orm.ts";
 import { STATEMENT_SECONDS } from "../db/pool.ts";
 import { foldChanges } from "../domain/analytics/fold.ts";
 import { refreshDueStatuses } from "../domain/audience/email-status.ts";
+import { settleHits } from "../domain/tracking/settle.ts";
 import { ACCOUNT_CHECKS_ID, RECONCILER_ID, RETENTION_ID, TASK_QUEUES } from "../temporal/ids.ts";
 import { pause } from "./pause.ts";
 
@@ -27,6 +28,8 @@ const PASS_LIMIT_MS = (STATEMENT_SECONDS.maintenance + 60) * 1_000;
 const EMAIL_STATUSES = 1_000;
 /** Changes of figures that one statement adds to those of their days. */
 const ANALYTICS_CHANGES = 10_000;
+/** Opens and clicks that one transaction settles. */
+const HITS = 5_000;
 
 /** Works batch after batch, while they are full. */
 async function drain(
@@ -35,7 +38,7 @@ async function drain(
   limit: number,
 ): Promise<void> {
   const em = orm.em.fork();
-  while (!stopping.aborted && (await batch(em, limit)) === limit);
+  while (!stopping.aborted && (await batch(em, limit)) >= limit);
 }
 
 /** Schedules that this pool keeps: the ID of each is also that of the workflow that it runs. */
@@ -69,13 +72,14 @@ export async function ensureSchedule({ schedule }: Client, scheduleId: keyof typ
 }
 
 /**
- * The maintenance pool: sends opt-in mails, notices and the mails of members when they fall due, sets the status of contacts that bounced, adds up
- * analytics, and keeps the schedules of the reconciler, of account checks and of retention. Any number of these workers may run.
+ * The maintenance pool: sends opt-in mails, notices and the mails of members when they fall due, sets the status of contacts that bounced,
+ * settles opens and clicks, adds up analytics, and keeps the schedules of the reconciler, of account checks and of retention. Any number of these workers may run.
  */
 export function startMaintenance(deps: ActivityDeps): { connected(client: Client): void; close(): Promise<void> } {
   const loops = [
     repeat(deps, "confirmations", LOOK_EVERY_MS, () => sendDueConfirmations(deps)),
     repeat(deps, "email statuses", LOOK_EVERY_MS, () => drain(deps, refreshDueStatuses, EMAIL_STATUSES)),
+    repeat(deps, "opens and clicks", LOOK_EVERY_MS, () => drain(deps, settleHits, HITS)),
     repeat(deps, "analytics", LOOK_EVERY_MS, () => drain(deps, foldChanges, ANALYTICS_CHANGES)),
     repeat(deps, "notices", LOOK_EVERY_MS, () => sendDueNotices(deps)),
     repeat(deps, "sign-in links", LOOK_EVERY_MS, () => sendDueSignInLinks(deps)),

@@ -47,10 +47,14 @@ const counts = {
     2,
   ),
   unknown: count("Mails whose outcome is not known, because a connection or a worker was lost.", 0),
-  opened: count("Opens that were tracked.", 450),
-  opened_unique: count("Mails with at least one tracked open.", 320),
-  clicked: count("Clicks on links that were tracked.", 90),
-  clicked_unique: count("Mails with at least one tracked click.", 60),
+  opened: count("Opens that were tracked, without those of programs.", 450),
+  opened_unique: count("Mails with at least one such open.", 320),
+  clicked: count("Clicks on links by people.", 90),
+  clicked_unique: count("Mails with at least one click by a person.", 60),
+  opened_unknown: count("Of `opened`, those that a program may have made.", 12),
+  opened_machine: count("Opens by programs, which `opened` leaves out.", 140),
+  clicked_unknown: count("Clicks that a program may have made, which `clicked` leaves out.", 7),
+  clicked_machine: count("Clicks by programs, which `clicked` leaves out.", 35),
 };
 
 const rate = (description: string, value: number) =>

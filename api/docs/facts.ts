@@ -22,6 +22,7 @@ import * as complaints from "../../domain/sends/complaint-rate.ts";
 import * as campaigns from "../../domain/sends/drafts/drafts.ts";
 import * as tokens from "../../domain/sends/plan/token.ts";
 import * as plans from "../../domain/teams/plans.ts";
+import * as tracking from "../../domain/tracking/label.ts";
 import * as replays from "../../domain/webhooks/bulk-replay.ts";
 import { EVENT_NAMES, EVENTS } from "../../domain/webhooks/catalogue.ts";
 import * as attempts from "../../domain/webhooks/classify.ts";
@@ -50,7 +51,7 @@ const MODULES = {
   ...{ adapter, deadline, http, input, keyed, list, procedures, requests },
   ...{ address, analytics, campaigns, complaints, confirmations, contacts, fields, idempotency, imports, keys, lists },
   ...{ plans, rules, suppressions, tokens },
-  ...{ attempts, headers, health, replays, retention, rotation, tests, webhooks },
+  ...{ attempts, headers, health, replays, retention, rotation, tests, tracking, webhooks },
 };
 
 const errors = Object.entries(ERRORS).map(([code, error]) => ({ code, ...error }));

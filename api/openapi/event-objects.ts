@@ -82,6 +82,9 @@ export const EVENT_OBJECTS = {
       campaign_id: nullableIdOf("campaign", "The campaign that the mail is of.", false),
       email: shownAddress,
       url: textOrNull("The link that was followed, as its author wrote it; null for an open."),
+      by: z
+        .enum(["human", "unknown"])
+        .meta({ description: "`unknown` where a program may have made the request.", examples: ["human"] }),
       created_at: timestamp,
     })
     .meta({ id: "TrackedEvent", description: "An open or a click." }),

@@ -1,8 +1,9 @@
 import type { RequestHandler, Response } from "express";
 import type { EngagementKind } from "../../db/entities/engagement.ts";
 import type { MailRef } from "../../domain/mail/links.ts";
-import { automaticCause } from "../../domain/tracking/automatic.ts";
 import { readClick, readOpen } from "../../domain/tracking/links.ts";
+import { sourceOf } from "../../domain/tracking/record.ts";
+import { findingOf } from "../../domain/tracking/rules.ts";
 import type { Deps } from "../deps.ts";
 import { localsOf } from "../rest/http.ts";
 import { SECURITY_HEADERS } from "../security-headers.ts";
@@ -35,10 +36,11 @@ const CLICK_PATH = /^\/l\/([^/?]+)(?:\/([^/?]+))?\/?(?:\?|$)/;
 
 /**
  * Serves the pixels and links of tracked mails. The request alone says where a link leads, so both are answered without
- * Postgres. Neither sets a cookie. Of the request only its time, and whether a program made it, are kept. Thousands of
+ * Postgres. Neither sets a cookie. Of the request are kept its time, the rule that it meets, and until the hit is settled a hash
+ * of its source. Thousands of
  * such requests may come in a second: this handler runs before all other routes, and its answers are prepared.
  */
-export function trackingHandler({ vault, hits }: Pick<Deps, "vault" | "hits">): RequestHandler {
+export function trackingHandler({ vault, hits, networks }: Pick<Deps, "vault" | "hits" | "networks">): RequestHandler {
   const answer = (res: Response, status: number, head: readonly (string | number)[], body?: Buffer): void => {
     const list = [...head];
     const { headers } = localsOf(res);
@@ -46,8 +48,17 @@ export function trackingHandler({ vault, hits }: Pick<Deps, "vault" | "hits">): 
     res.writeHead(status, list).end(body);
   };
   const gone = (res: Response) => answer(res, 404, GONE_HEAD, GONE_PAGE);
-  const note = (req: Parameters<RequestHandler>[0], kind: EngagementKind, mail: MailRef, url: string | null) =>
-    hits.add({ kind, ...mail, at: Date.now(), cause: automaticCause(kind, req) ?? null, url });
+  /** @param token of the mail, with its signature */
+  const note = (
+    { method, headers }: Parameters<RequestHandler>[0],
+    res: Response,
+    token: string,
+    hit: MailRef & { kind: EngagementKind; url: string | null },
+  ) => {
+    const { clientAddress } = localsOf(res);
+    const { rule = null, early = false } = findingOf(hit.kind, { method, headers, clientAddress }, networks) ?? {};
+    hits.add({ ...hit, at: Date.now(), rule, early, source: sourceOf(token, clientAddress) });
+  };
 
   return (req, res, next) => {
     const { method, url } = req;
@@ -57,7 +68,7 @@ export function trackingHandler({ vault, hits }: Pick<Deps, "vault" | "hits">): 
       localsOf(res).route = "/o/{mail}";
       const mail = readOpen(vault, open[1] ?? "");
       if (!mail) return gone(res);
-      note(req, "opened", mail, null);
+      note(req, res, open[1] ?? "", { ...mail, kind: "opened", url: null });
       return answer(res, 200, PIXEL_HEAD, PIXEL);
     }
     const link = CLICK_PATH.exec(url);
@@ -65,7 +76,7 @@ export function trackingHandler({ vault, hits }: Pick<Deps, "vault" | "hits">): 
     localsOf(res).route = "/l/{mail}/{link}";
     const click = readClick(vault, link[1] ?? "", link[2] ?? "");
     if (!click) return gone(res);
-    note(req, "clicked", click.mail, click.url);
+    note(req, res, link[1] ?? "", { ...click.mail, kind: "clicked", url: click.url });
     answer(res, 302, [...REDIRECT_HEAD, "Location", click.url]);
   };
 }

@@ -11,6 +11,10 @@ export const FIGURES = [
   "opened_unique",
   "clicked",
   "clicked_unique",
+  "opened_unknown",
+  "opened_machine",
+  "clicked_unknown",
+  "clicked_machine",
   // Of the day on which they happened.
   "rejected",
   "suppressed",

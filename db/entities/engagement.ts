@@ -78,18 +78,60 @@ export const EngagementSchema = defineEntity({
   },
 });
 
-export const AUTOMATIC_CAUSES = ["head", "prefetch", "privacy_proxy", "program", "too_soon"] as const;
-export type AutomaticCause = (typeof AUTOMATIC_CAUSES)[number];
+/** Those who made a hit. */
+export const HIT_MAKERS = ["human", "machine", "unknown"] as const;
+export type HitMaker = (typeof HIT_MAKERS)[number];
 
-export const AutomaticHitSchema = defineEntity({
-  name: "automatic_hits",
+/** What decides about a hit: see `RULES`. */
+export const HIT_RULES = [
+  "head",
+  "prefetch",
+  "privacy_proxy",
+  "program",
+  "webkit",
+  "network",
+  "provider",
+  "too_soon",
+  "burst",
+  "first_minutes",
+] as const;
+export type HitRule = (typeof HIT_RULES)[number];
+
+/**
+ * Hits about which a rule has decided: a machine's, which count in no engagement, and those of unknown makers, of which opens
+ * count there too.
+ */
+export const MarkedHitSchema = defineEntity({
+  name: "marked_hits",
   properties: {
     sendId: code().primary(),
     seq: p.integer().primary(),
     kind: code().$type<EngagementKind>().primary(),
-    cause: code().$type<AutomaticCause>().primary(),
+    rule: code().$type<HitRule>().primary(),
+    by: code().$type<Exclude<HitMaker, "human">>(),
     count: p.integer(),
     firstAt: instant(),
     lastAt: instant(),
+  },
+});
+
+/** Hits that wait for those that may decide about them. Each is deleted when it is settled, seconds later. */
+export const PendingHitSchema = defineEntity({
+  name: "pending_hits",
+  properties: {
+    sendId: code().primary(),
+    seq: p.integer().primary(),
+    id: code().primary(),
+    kind: code().$type<EngagementKind>(),
+    at: instant(),
+    /** The author's address, which may have data of the recipient filled in; null for an open. */
+    url: text("person").nullable(),
+    /** What the request alone shows. `provider` alone is no hit, but what a provider reports about one. */
+    rule: code().$type<HitRule>().nullable(),
+    /** The rule decides in the first minutes of the mail only. */
+    early: p.boolean(),
+    /** A keyed hash of the mail and of the client's network; null for a report. */
+    source: code().nullable(),
+    createdAt: instant().defaultRaw("now()"),
   },
 });

@@ -8,13 +8,12 @@ create index "account_checks_next_at_index" on "account_checks" ("next_at");
 create table "account_grants" ("account_id" text not null, "encrypted_grant" text not null, "version" int not null default 1, "encrypted_access_token" text null, "token_expires_at" timestamptz(3) null, "refreshing_until" timestamptz(3) null, primary key ("account_id"));
 create table "account_usage" ("account_id" text not null, "window" text not null, "starts_at" timestamptz(3) not null, "used" int not null, primary key ("account_id", "window", "starts_at"));
 create table "analytics_changes" ("team_id" text not null, "environment" text not null, "day" date not null, "seq" bigserial, "resource_id" text not null, "step_version_id" text null, "figure" text not null, "count" int not null, primary key ("team_id", "environment", "day", "seq"));
-create table "analytics_days" ("team_id" text not null, "environment" text not null, "resource_id" text not null, "day" date not null, "sent" int not null default 0, "bounced_hard" int not null default 0, "bounced_soft" int not null default 0, "complained" int not null default 0, "opened" int not null default 0, "opened_unique" int not null default 0, "clicked" int not null default 0, "clicked_unique" int not null default 0, "rejected" int not null default 0, "suppressed" int not null default 0, "unknown" int not null default 0, "unsubscribed" int not null default 0, "complaints_received" int not null default 0, primary key ("team_id", "environment", "resource_id", "day"));
+create table "analytics_days" ("team_id" text not null, "environment" text not null, "resource_id" text not null, "day" date not null, "sent" int not null default 0, "bounced_hard" int not null default 0, "bounced_soft" int not null default 0, "complained" int not null default 0, "opened" int not null default 0, "opened_unique" int not null default 0, "clicked" int not null default 0, "clicked_unique" int not null default 0, "opened_unknown" int not null default 0, "opened_machine" int not null default 0, "clicked_unknown" int not null default 0, "clicked_machine" int not null default 0, "rejected" int not null default 0, "suppressed" int not null default 0, "unknown" int not null default 0, "unsubscribed" int not null default 0, "complaints_received" int not null default 0, primary key ("team_id", "environment", "resource_id", "day"));
 create table "api_keys" ("id" text not null, "team_id" text not null, "environment" text not null, "public_id" text not null, "name" text not null, "secret_hash" text not null, "member_id" text not null, "role_at_issue" text not null, "granted_scopes" text[] not null, "send_domains" text[] not null, "for_list_id" text null, "requires_approval" boolean not null default false, "daily_send_cap" int not null, "lineage_id" text not null, "for_sessions" boolean not null default false, "api_version" text not null, "expires_at" timestamptz(3) null, "revoked_at" timestamptz(3) null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));
 alter table "api_keys" add constraint "api_keys_public_id_unique" unique ("public_id");
 create index "api_keys_team_id_index" on "api_keys" ("team_id");
 create index "api_keys_lineage_id_index" on "api_keys" ("lineage_id");
 create table "audience_addresses" ("team_id" text not null, "environment" text not null, "email" text not null, "holders" smallint not null, primary key ("team_id", "environment", "email"));
-create table "automatic_hits" ("send_id" text not null, "seq" int not null, "kind" text not null, "cause" text not null, "count" int not null, "first_at" timestamptz(3) not null, "last_at" timestamptz(3) not null, primary key ("send_id", "seq", "kind", "cause"));
 create table "contact_slot_counts" ("team_id" text not null, "environment" text not null, "used" int not null, primary key ("team_id", "environment"));
 create table "campaigns" ("id" text not null, "team_id" text not null, "environment" text not null, "name" text not null, "subject" text null, "from_name" text null, "body" text null, "status" text not null default 'DRAFT', "send_days" smallint[] not null default '{}', "tracking" boolean null, "status_reason" text null, "send_id" text null, "send_at" timestamptz(3) null, "started_at" timestamptz(3) null, "completed_at" timestamptz(3) null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), "updated_by" text null, "segment_id" text null, "account_ids" text[] not null default '{}', "is_drip" boolean not null default false, primary key ("id"));
 create index "campaigns_team_id_environment_updated_at_id_index" on "campaigns" ("team_id", "environment", "updated_at", "id");
@@ -58,6 +57,7 @@ create index "lists_team_id_environment_created_at_id_index" on "lists" ("team_i
 create table "list_opt_outs" ("team_id" text not null, "environment" text not null, "address_hash" text not null, "list_id" text not null, "unsubscribed_at" timestamptz(3) not null, primary key ("team_id", "environment", "address_hash", "list_id"));
 create index "list_opt_outs_list_id_index" on "list_opt_outs" ("list_id");
 create table "mail_reports" ("send_id" text not null, "seq" int not null, "kind" text not null, "team_id" text not null, "environment" text not null, "email" text null, "reason" text null, "created_at" timestamptz(3) not null default now(), primary key ("send_id", "seq", "kind"));
+create table "marked_hits" ("send_id" text not null, "seq" int not null, "kind" text not null, "rule" text not null, "by" text not null, "count" int not null, "first_at" timestamptz(3) not null, "last_at" timestamptz(3) not null, primary key ("send_id", "seq", "kind", "rule"));
 create table "members" ("id" text not null, "team_id" text not null, "email" text not null, "name" text not null, "role" text not null, "invite_due_at" timestamptz(3) null, "removed_at" timestamptz(3) null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));
 create index "members_team_id_index" on "members" ("team_id");
 create index "members_email_index" on "members" ("email");
@@ -66,6 +66,7 @@ create index "newsletters_team_id_environment_updated_at_id_index" on "newslette
 create index "newsletters_team_id_environment_created_at_id_index" on "newsletters" ("team_id", "environment", "created_at", "id");
 create table "newsletter_lists" ("newsletter_id" text not null, "list_id" text not null, primary key ("newsletter_id", "list_id"));
 create index "newsletter_lists_list_id_index" on "newsletter_lists" ("list_id");
+create table "pending_hits" ("send_id" text not null, "seq" int not null, "id" text not null, "kind" text not null, "at" timestamptz(3) not null, "url" text null, "rule" text null, "early" boolean not null, "source" text null, "created_at" timestamptz(3) not null default now(), primary key ("send_id", "seq", "id"));
 create table "reconciler_passes" ("kind" text not null, "completed_at" timestamptz(3) not null default now(), primary key ("kind"));
 create table "report_sources" ("id" text not null, "team_id" text not null, "environment" text not null, "provider" text not null, "topic_arn" text null, "public_key" text null, "encrypted_signing_key" text null, "created_at" timestamptz(3) not null default now(), primary key ("id"));
 create table "request_counts" ("starts_at" timestamptz(3) not null, "caller_id" text not null, "count" int not null, primary key ("starts_at", "caller_id"));
@@ -245,6 +246,8 @@ create function count_recipient_states() returns trigger language plpgsql as $$
         select f.figure, f.count from engagements e
         cross join lateral (values (e.kind, e.count), (e.kind || '_unique', 1)) f (figure, count)
         where e.send_id = m.send_id and e.seq = m.seq
+        union all
+        select h.kind || '_' || h.by, h.count from marked_hits h where h.send_id = m.send_id and h.seq = m.seq
       ) f
       where m.state in ('SENT', 'UNKNOWN') group by 1, 2, 3, 4, 5, 6 having sum(f.count * m.change) <> 0;
     end if;
@@ -363,6 +366,29 @@ create function count_more_engagements() returns trigger language plpgsql as $$
 create trigger "engagements_count_more" after update on "engagements"
   referencing old table as old_rows new table as new_rows
   for each statement execute function count_more_engagements();
+-- A machine's hit proves, too, that a server has the mail.
+create function count_marked_hits() returns trigger language plpgsql as $$
+  begin
+    perform hold_responding_mails(array_agg(send_id), array_agg(seq), false) from new_rows;
+    perform add_mail_figures(array_agg(send_id), array_agg(seq), array_agg(kind || '_' || by), array_agg(count)) from new_rows;
+    return null;
+  end $$;
+create trigger "marked_hits_count_first" after insert on "marked_hits"
+  referencing new table as new_rows for each statement execute function count_marked_hits();
+create function count_more_marked_hits() returns trigger language plpgsql as $$
+  begin
+    perform hold_responding_mails(array_agg(send_id), array_agg(seq), false) from new_rows;
+    perform add_mail_figures(array_agg(c.send_id), array_agg(c.seq), array_agg(c.kind || '_' || c.by), array_agg(c.count))
+    from (
+      select send_id, seq, kind, by, count from new_rows
+      union all
+      select send_id, seq, kind, by, -count from old_rows
+    ) c;
+    return null;
+  end $$;
+create trigger "marked_hits_count_more" after update on "marked_hits"
+  referencing old table as old_rows new table as new_rows
+  for each statement execute function count_more_marked_hits();
 create function count_unsubscribes() returns trigger language plpgsql as $$
   begin
     insert into analytics_changes (team_id, environment, resource_id, day, figure, count)
@@ -432,13 +458,14 @@ alter table "deleted_webhooks" set (autovacuum_vacuum_threshold = 1000, autovacu
 alter table "request_counts" set (autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_scale_factor = 0);
 alter table "revoked_tokens" set (autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_scale_factor = 0);
 alter table "send_counts" set (autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_scale_factor = 0);
+alter table "pending_hits" set (autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_scale_factor = 0);
 alter table "send_lanes" set (autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_scale_factor = 0);
 alter table "send_previews" set (autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_scale_factor = 0);
 alter table "webhook_outbox" set (autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_scale_factor = 0);
-alter table "automatic_hits" set (autovacuum_vacuum_threshold = 50000, autovacuum_vacuum_scale_factor = 0.02);
 alter table "engagements" set (autovacuum_vacuum_threshold = 50000, autovacuum_vacuum_scale_factor = 0.02);
 alter table "idempotency_records" set (autovacuum_vacuum_threshold = 50000, autovacuum_vacuum_scale_factor = 0.02);
 alter table "mail_reports" set (autovacuum_vacuum_threshold = 50000, autovacuum_vacuum_scale_factor = 0.02);
+alter table "marked_hits" set (autovacuum_vacuum_threshold = 50000, autovacuum_vacuum_scale_factor = 0.02);
 alter table "send_recipients" set (autovacuum_vacuum_threshold = 50000, autovacuum_vacuum_scale_factor = 0.02);
 alter table "webhook_deliveries" set (autovacuum_vacuum_threshold = 50000, autovacuum_vacuum_scale_factor = 0.02);
 alter table "webhook_events" set (autovacuum_vacuum_threshold = 50000, autovacuum_vacuum_scale_factor = 0.02);

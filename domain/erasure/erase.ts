@@ -143,8 +143,14 @@ async function* ledgerRanges({ em, tenant }: Erasing): AsyncGenerator<LedgerRang
 async function eraseLedgers(erasing: Erasing): Promise<void> {
   const waits = sql`state in ('QUEUED', 'DEFERRED')`;
   for await (const range of ledgerRanges(erasing)) {
-    await change(erasing, ({ run }) =>
-      run(
+    await change(erasing, async ({ run }) => {
+      await run(
+        "pending_hits",
+        "deleted",
+        sql`delete from pending_hits h using send_recipients r
+          where ${inRange(range, "r")} and r.email = ${erasing.email} and h.send_id = r.send_id and h.seq = r.seq`,
+      );
+      await run(
         "send_recipients",
         "blanked",
         sql`
@@ -155,8 +161,8 @@ async function eraseLedgers(erasing: Erasing): Promise<void> {
           updated_at = case when ${waits} then now() else updated_at end,
           state = case when ${waits} then 'SUPPRESSED' else state end
         where ${inRange(range)} and email = ${erasing.email}`,
-      ),
-    );
+      );
+    });
   }
 }
 

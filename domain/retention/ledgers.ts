@@ -18,8 +18,10 @@ export interface LedgerRange {
   upTo: number;
 }
 
-export const inRange = ({ sendId, after, upTo }: LedgerRange) =>
-  sql`send_id = ${sendId} and seq > ${after}::int and seq <= ${upTo}::int`;
+export const inRange = ({ sendId, after, upTo }: LedgerRange, row?: string) => {
+  const [send, seq] = ["send_id", "seq"].map((column) => sql.ref(row === undefined ? column : `${row}.${column}`));
+  return sql`${send} = ${sendId} and ${seq} > ${after}::int and ${seq} <= ${upTo}::int`;
+};
 
 interface Shortening {
   from: readonly LedgerState[];
@@ -87,7 +89,7 @@ const shortening = (name: string, { from, during, to, days, shorten }: Shortenin
   },
 });
 
-const RESPONSES = ["mail_reports", "engagements", "automatic_hits"] as const;
+const RESPONSES = ["mail_reports", "engagements", "marked_hits"] as const;
 
 const deleteResponses = (condition: RawBuilder<unknown>) =>
   RESPONSES.map((table) => sql`${sql.id(`from_${table}`)} as (delete from ${sql.table(table)} where ${condition})`);

@@ -129,7 +129,7 @@ export const emailFields = (
 export const emailRecord = (...row: Parameters<typeof emailFields>): RawBuilder<EventObject<"email">> =>
   record("email", emailFields(...row));
 
-/** Of a row with the columns of a counted hit, its mail and its send: see `recordHits`. */
+/** Of a row with the columns of a counted hit, its mail and its send: see `settleHits`. */
 export const trackedRecord = (row: string): RawBuilder<EventObject<"event">> => {
   const resourceOf = (type: string) =>
     sql`case when ${sql.ref(`${row}.resource_type`)} = ${sql.lit(type)} then ${sql.ref(`${row}.resource_id`)} end`;
@@ -140,7 +140,7 @@ export const trackedRecord = (row: string): RawBuilder<EventObject<"event">> => 
     newsletter_id: resourceOf("newsletter"),
     campaign_id: resourceOf("campaign"),
     email: shownEmail(row),
-    ...plain(row, "url"),
+    ...plain(row, "url", "by"),
     created_at: isoInstant(sql.ref(`${row}.at`)),
   });
 };

@@ -6,11 +6,23 @@ import { RECIPIENT_STATES } from "../../db/entities/send.ts";
 import { type EntityManager, kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { foldChanges } from "../../domain/analytics/fold.ts";
+import { recordHits } from "../../domain/tracking/record.ts";
 import { api, type Json } from "../support/api.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeTeam, type TestTeam } from "../support/factories.ts";
 import { recountFigures } from "../support/recount.ts";
-import { accept, engage, makeLedger, optOut, report, setState, type TestLedger, withdraw } from "./ledger.ts";
+import {
+  accept,
+  engage,
+  erase,
+  makeLedger,
+  optOut,
+  report,
+  setState,
+  settle,
+  type TestLedger,
+  withdraw,
+} from "./ledger.ts";
 
 const RECIPIENTS = 6;
 /** Around two midnights. */
@@ -50,6 +62,30 @@ function anyWork(): fc.Arbitrary<Work> {
   const engagements = fc
     .tuple(ledger, seqs, fc.constantFrom(...ENGAGEMENT_KINDS), fc.integer({ min: 1, max: 3 }))
     .map(([chosen, ...given]) => on(chosen, (em, made) => engage(em, made, ...given)));
+  const moment = fc
+    .tuple(at, fc.constantFrom(-500, 500, 1_500, 4_000, 120_000, 3_600_000))
+    .map(([accepted, after]) => Date.parse(accepted) + after);
+  const hit = fc.record({
+    seq: fc.integer({ min: 1, max: RECIPIENTS }),
+    kind: fc.constantFrom(...ENGAGEMENT_KINDS),
+    at: moment,
+    url: fc.constantFrom("https://shop.example/1", "https://shop.example/2"),
+    rule: fc.constantFrom(null, null, null, "head", "webkit", "provider"),
+    early: fc.boolean(),
+    source: fc.constantFrom("one", "other"),
+  });
+  const hits = fc.tuple(ledger, fc.array(hit, { minLength: 1, maxLength: 12 })).map(([chosen, made]) =>
+    on(chosen, (em, { sendId }) =>
+      recordHits(
+        em,
+        made.map((one) => ({ ...one, sendId, url: one.kind === "clicked" ? one.url : null })),
+      ),
+    ),
+  );
+  const settling = fc.constant<Work>((em, ledgers) => settle(em, ledgers));
+  const erasures = fc
+    .tuple(ledger, seqs)
+    .map(([chosen, ...given]) => on(chosen, (em, made) => erase(em, made, ...given)));
   const optOuts = fc
     .tuple(ledger, seqs, at)
     .map(([chosen, ...given]) => on(chosen, (em, made) => optOut(em, made, ...given)));
@@ -69,6 +105,9 @@ function anyWork(): fc.Arbitrary<Work> {
     { weight: 1, arbitrary: withdrawals },
     { weight: 3, arbitrary: engagements },
     { weight: 1, arbitrary: optOuts },
+    { weight: 3, arbitrary: hits },
+    { weight: 3, arbitrary: settling },
+    { weight: 1, arbitrary: erasures },
     { weight: 1, arbitrary: fold },
     { weight: 1, arbitrary: killedFold },
   );
@@ -114,6 +153,32 @@ describe("The figures of analytics", () => {
       ),
       { numRuns: 40, endOnFailure: true },
     );
+  });
+
+  it("are the sums of the engagements and marked hits of a send", async () => {
+    const team = await makeTeam();
+    const ledger = await makeLedger(team, 3);
+    const { sendId } = ledger;
+    const em = team.em.fork();
+    await accept(em, ledger, [1, 2, 3], "2026-03-01T10:00:00Z");
+    const at = (seconds: number) => Date.parse("2026-03-01T10:00:00Z") + seconds * 1_000;
+    const one = { sendId, rule: null, early: false, source: "reader", url: null };
+    const link = (n: number) => ({ kind: "clicked" as const, url: `https://shop.example/${n}` });
+    await recordHits(em, [
+      { ...one, seq: 1, kind: "opened", at: at(60) },
+      { ...one, seq: 1, ...link(1), at: at(70) },
+      { ...one, seq: 2, ...link(1), at: at(60) },
+      ...[1, 2, 3, 4].map((n) => ({ ...one, seq: 3, ...link(n), source: "gateway", at: at(60 + n / 5) })),
+      { ...one, seq: 3, kind: "opened", rule: "privacy_proxy", at: at(20) },
+    ]);
+    await settle(em, [ledger]);
+    assert.deepEqual(nonzero(await overviewOf(team)), {
+      "2026-03-01": {
+        ...{ sent: 3, delivered: 3, opened: 2, opened_unique: 2, clicked: 1, clicked_unique: 1 },
+        ...{ opened_unknown: 1, opened_machine: 1, clicked_unknown: 1, clicked_machine: 4 },
+      },
+    });
+    assert.deepEqual(await differences(team, ledger), []);
   });
 
   it("move to the day of the true outcome, together with what followed from the mail", async () => {

@@ -3,6 +3,7 @@ import { type EngagementKind, type MailReportKind, WITHDRAWN } from "../../db/en
 import type { RecipientState } from "../../db/entities/send.ts";
 import { type EntityManager, kysely, type Tenant } from "../../db/orm.ts";
 import { newId } from "../../domain/ids.ts";
+import { settleHits } from "../../domain/tracking/settle.ts";
 import { api } from "../support/api.ts";
 import type { TestTeam } from "../support/factories.ts";
 import { recordSend } from "../support/factories.ts";
@@ -135,4 +136,19 @@ export async function optOut(
     )
     .onConflict((conflict) => conflict.doNothing())
     .execute();
+}
+
+/** Settles the hits of ledgers that are stored now, as many as there are. */
+export async function settle(em: EntityManager, ledgers: readonly TestLedger[]): Promise<void> {
+  await sql`update pending_hits set created_at = created_at - interval '2 minutes'
+    where send_id = any(${ledgers.map(({ sendId }) => sendId)})`.execute(kysely(em));
+  await settleHits(em, 1_000);
+}
+
+/** As an erasure does: takes the addresses out of engagements, and hits that are not settled yet away. */
+export async function erase(em: EntityManager, { sendId }: TestLedger, seqs: readonly number[]): Promise<void> {
+  await sql`delete from pending_hits where send_id = ${sendId} and seq = any(${seqs}::int[])`.execute(kysely(em));
+  await sql`update engagements set email = 'erased' where send_id = ${sendId} and seq = any(${seqs}::int[])`.execute(
+    kysely(em),
+  );
 }

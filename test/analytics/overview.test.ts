@@ -35,6 +35,10 @@ const ZEROS = {
   opened_unique: 0,
   clicked: 0,
   clicked_unique: 0,
+  opened_unknown: 0,
+  opened_machine: 0,
+  clicked_unknown: 0,
+  clicked_machine: 0,
 };
 const NO_RATES = { delivered: 0, bounced: 0, rejected: 0, complained: 0, unsubscribed: 0, opened: 0, clicked: 0 };
 

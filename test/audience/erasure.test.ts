@@ -18,6 +18,7 @@ import { recordReports } from "../../domain/reports/record.ts";
 import type { Vault } from "../../domain/secrets/crypto.ts";
 import { recordHits } from "../../domain/tracking/record.ts";
 import { fanOut } from "../../domain/webhooks/fan-out.ts";
+import { settleAll } from "../public/tracking.ts";
 import { type ApiClient, api, codeOf, type Json } from "../support/api.ts";
 import { serveRoutes, type TestApp } from "../support/app.ts";
 import { declareFields } from "../support/contacts.ts";
@@ -230,11 +231,13 @@ describe("The erasure of a person", () => {
       )
       .execute();
     const mail = { sendId, seq: 1 };
-    const hit = { ...mail, at: Date.now(), cause: null };
+    const hit = { ...mail, at: Date.now(), rule: null, early: false, source: "source" };
     await recordHits(own.orm.em.fork(), [
       { ...hit, kind: "opened", url: null },
       { ...hit, kind: "clicked", url: "https://example.com/" },
     ]);
+    await settleAll(own.orm.em, sendId);
+    await recordHits(own.orm.em.fork(), [{ ...hit, kind: "clicked", url: `https://example.com/?to=${ascii}` }]);
     for (const kind of ["bounce:hard", "bounce:soft", "complaint"] as const) {
       await recordReports(team.em, [{ ...mail, kind }], SOFT_BOUNCE_POLICY);
     }

@@ -6,6 +6,7 @@ import { router } from "../../api/rest/route.ts";
 import { Progress } from "../../config/progress.ts";
 import { kysely } from "../../db/orm.ts";
 import { type Hit, recordHits } from "../../domain/tracking/record.ts";
+import { settleHits } from "../../domain/tracking/settle.ts";
 import { makeLedger } from "../analytics/ledger.ts";
 import { serveRoutes } from "../support/app.ts";
 import { eventually } from "../support/eventually.ts";
@@ -14,14 +15,16 @@ import { startApi } from "../support/own-database.ts";
 import { ImpatientProgress } from "../support/progress.ts";
 import { makeSender, type Sender, sendAndWait } from "../support/sending.ts";
 import { openDatabaseProxy } from "../support/tcp-proxy.ts";
-import { engagementsOf, hit, letTimePass, mailsOf } from "./tracking.ts";
+import { endWait, engagementsOf, hit, letTimePass, mailsOf, settleAll } from "./tracking.ts";
 
 const someHit = (seq: number): Hit => ({
   kind: "opened",
   sendId: "send_01m7yvgfyse4as6zbe8bmrhp5h",
   seq,
   at: Date.now(),
-  cause: null,
+  rule: null,
+  early: false,
+  source: "source",
   url: null,
 });
 const seqs = (hits: readonly Hit[]) => hits.map(({ seq }) => seq).sort((a, b) => a - b);
@@ -191,6 +194,7 @@ describe("Hits on their way to Postgres", () => {
         await api.stop();
         proxy.close();
       }
+      await eventually(async () => (await engagementsOf(sender)).length === 2 * mails.length, { what: "the counts" });
       const found = (await engagementsOf(sender)).map(({ email, kind, count }) => `${email} ${kind} ${count}`);
       const expected = mails.flatMap(({ email }) => [`${email} opened 1`, `${email} clicked 2`]);
       assert.deepEqual(found.sort(), expected.sort());
@@ -201,12 +205,16 @@ describe("Hits on their way to Postgres", () => {
       const { sendId } = await makeLedger(team, 2);
       const hits = range(0, 100).map((i): Hit => ({ ...someHit((i % 2) + 1), sendId }));
       await recordHits(team.em.fork(), hits);
+      const unknown = { ...someHit(77), sendId };
+      assert.deepEqual(await recordHits(team.em.fork(), [unknown, { ...unknown, rule: "head" }]), [
+        { kind: "opened", rule: null, count: 1 },
+        { kind: "opened", rule: "head", count: 1 },
+      ]);
+      await settleAll(team.em, sendId);
       assert.deepEqual(await countsOf(team, sendId), ["opened 50"]);
-      const unknown = [{ ...someHit(77), sendId }, someHit(1)];
-      assert.deepEqual(await recordHits(team.em.fork(), unknown), []);
     });
 
-    it("do not lock each other out when processes record them at once", async () => {
+    it("count once when processes record and settle them at once", async () => {
       const team = await makeTeam();
       const { sendId } = await makeLedger(team, 40);
       // A click on a mail that was never accepted would come too soon.
@@ -221,12 +229,15 @@ describe("Hits on their way to Postgres", () => {
           for (const round of range(0, 5)) {
             const kind = round % 2 ? "opened" : "clicked";
             const hits = (process % 2 ? order : order.toReversed()).map(
-              (seq): Hit => ({ ...someHit(seq), sendId, kind, at: Date.now() + 60_000 }),
+              (seq): Hit => ({ ...someHit(seq), sendId, kind, at: Date.now() + 3_600_000 }),
             );
             await recordHits(team.em.fork(), hits);
           }
         }),
       );
+      await endWait(team.em, sql`s.id = ${sendId}`);
+      await Promise.all(range(0, 4).map(() => settleHits(team.em.fork(), 100)));
+      await settleAll(team.em, sendId);
       assert.deepEqual(await countsOf(team, sendId), ["clicked 24", "opened 16"]);
     });
   });

@@ -1,8 +1,12 @@
 import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { z } from "zod";
+import { networkOf, plainAddress } from "../../config/client-network.ts";
 import { ENGAGEMENT_KINDS, type EngagementKind } from "../../db/entities/engagement.ts";
-import { automaticCause } from "../../domain/tracking/automatic.ts";
+import { labelHits, QUIET_SECONDS, type WaitingHit } from "../../domain/tracking/label.ts";
+import { readNetworks } from "../../domain/tracking/networks.ts";
+import { sourceOf } from "../../domain/tracking/record.ts";
+import { findingOf } from "../../domain/tracking/rules.ts";
 
 /*
  * `node test/public/hit-traces.ts` measures the rules by the labelled requests of test/data/hits: for each kind and label the
@@ -74,13 +78,31 @@ export function measuresOf(confusion: Confusion, kind: EngagementKind, label: La
   return { precision: got > 0 ? right / got : null, recall: due > 0 ? right / due : null, right, got, due };
 }
 
-/** By the request and the time alone. */
-const labelsOf = (hits: readonly TracedHit[], agents: Traces["agents"]): Label[] =>
-  hits.map(({ kind, method, headers, agent, after }) => {
-    const request = { method, headers: { "user-agent": agents[agent], ...headers } };
-    const isTooSoon = kind === "clicked" && after < 1;
-    return automaticCause(kind, request) || isTooSoon ? "machine" : "human";
+const NETWORKS = readNetworks();
+const ACCEPTED_AT = Date.parse("2026-11-27T10:00:00Z");
+
+/** As the service labels them: those that are made at about the same time, together. */
+function labelsOf(hits: readonly TracedHit[], agents: Traces["agents"]): Label[] {
+  const waiting = hits.map(({ kind, method, headers, agent, after, link, from }) => {
+    const clientAddress = networkOf(plainAddress(from));
+    const request = { method, headers: { "user-agent": agents[agent], ...headers }, clientAddress };
+    const { rule = null, early = false } = findingOf(kind, request, NETWORKS) ?? {};
+    const url = link === undefined ? null : `https://shop.example/${link}`;
+    return { kind, at: ACCEPTED_AT + after * 1_000, url, rule, early, source: sourceOf("token", clientAddress) };
   });
+  const labels: Label[] = [];
+  let isOpened = false;
+  for (let from = 0; from < waiting.length; from = labels.length) {
+    const isBreak = ({ at }: WaitingHit, i: number) =>
+      i > from && at - (waiting[i - 1]?.at ?? at) > QUIET_SECONDS * 1_000;
+    const to = waiting.findIndex(isBreak);
+    const together = waiting.slice(from, to < 0 ? undefined : to);
+    const settled = labelHits({ acceptedAt: ACCEPTED_AT, isOpened }, together);
+    labels.push(...settled.map((label) => label?.by ?? "human"));
+    isOpened ||= settled.some((label) => label && label.by !== "machine");
+  }
+  return labels;
+}
 
 export const measureTraces = (name: (typeof TRACE_FILES)[number]) => confusionOf(readTraces(name), labelsOf);
 

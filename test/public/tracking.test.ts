@@ -2,10 +2,14 @@ import assert from "node:assert/strict";
 import { sql } from "kysely";
 import type { EngagementKind } from "../../db/entities/engagement.ts";
 import { kysely } from "../../db/orm.ts";
-import { automaticCause, type HitRequest } from "../../domain/tracking/automatic.ts";
+import { recordHits, recordReported } from "../../domain/tracking/record.ts";
+import { findingOf, type HitRequest } from "../../domain/tracking/rules.ts";
+import { settleHits } from "../../domain/tracking/settle.ts";
+import { accept, makeLedger } from "../analytics/ledger.ts";
 import { api } from "../support/api.ts";
 import { refused, run } from "../support/command.ts";
 import { eventually } from "../support/eventually.ts";
+import { makeTeam } from "../support/factories.ts";
 import { testsOf } from "../support/long.ts";
 import { openReceiver } from "../support/receiver.ts";
 import {
@@ -19,7 +23,17 @@ import {
 } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
 import { makeEndpoint } from "../support/webhooks.ts";
-import { automaticHitsOf, BROWSER, engagementsOf, hit, letTimePass, mailsOf, type ReceivedMail } from "./tracking.ts";
+import {
+  BROWSER,
+  engagementsOf,
+  hit,
+  letTimePass,
+  mailsOf,
+  markedHitsOf,
+  pendingOf,
+  type ReceivedMail,
+  settleAll,
+} from "./tracking.ts";
 
 const { it, longIt } = testsOf();
 
@@ -30,7 +44,7 @@ const SHOP = "https://shop.example/news?a=1&b=2#top";
 const setTracking = (sender: AnySender, tracking: boolean) =>
   sender.em.fork().execute("update teams set tracking = ? where id = ?", [tracking, sender.team.id]);
 
-/** A sender whose newsletter was sent with tracking, a minute ago. */
+/** A sender whose newsletter was sent with tracking, an hour ago. */
 async function sentTracked(options: SenderOptions = {}): Promise<{ sender: Sender; mails: ReceivedMail[] }> {
   const sender = await makeSender({ body: BODY, ...options });
   await setTracking(sender, true);
@@ -59,14 +73,14 @@ describe("Tracking of opens and clicks", () => {
       },
       { what: "the counts" },
     );
-  const untilAutomatic = (sender: Sender, expected: unknown[]) =>
+  const untilMarked = (sender: Sender, expected: unknown[]) =>
     eventually(
       async () => {
-        const hits = (await automaticHitsOf(sender)).map(({ kind, cause, count }) => [kind, cause, count]);
+        const hits = (await markedHitsOf(sender)).map(({ kind, rule, count }) => [kind, rule, count]);
         assert.deepEqual(hits, expected);
         return true;
       },
-      { what: "the automatic hits" },
+      { what: "the marked hits" },
     );
 
   describe("the switch", () => {
@@ -236,7 +250,7 @@ describe("Tracking of opens and clicks", () => {
       assert.equal((await fetch(`${link.origin}/u/${mail}`)).status, 404);
       await hit(pixelOf(two));
       await untilCounts(sender, [["person1", "opened", 1]]);
-      assert.deepEqual(await automaticHitsOf(sender), []);
+      assert.deepEqual(await markedHitsOf(sender), []);
     });
   });
 
@@ -318,12 +332,74 @@ describe("Tracking of opens and clicks", () => {
             campaign_id: null,
             email: one.email,
             url: SHOP,
+            by: "human",
             created_at: "",
           },
         );
       } finally {
         await receiver.close();
       }
+    });
+
+    it("leave out the links that a program follows at once, and hold the open that a lone click proves", async () => {
+      const links = [1, 2, 3, 4, 5, 6, 7, 8].map((n) => `<a href="https://shop.example/${n}">${n}</a>`).join(" ");
+      const receiver = await openReceiver();
+      try {
+        const sender = await makeSender({ body: links, recipients: 3 });
+        await setTracking(sender, true);
+        await sendAndWait(sender);
+        await makeEndpoint(sender, { url: `${receiver.origin}/hooks`, events: ["event.tracked"] });
+        await sender.em
+          .fork()
+          .execute(
+            "update send_recipients set updated_at = now() - interval '4 seconds' where send_id in (select id from sends where resource_id = ?)",
+            [sender.newsletterId],
+          );
+        const [reader, atOnce, inTurns] = await mailsOf(sender);
+        assert.ok(reader && atOnce && inTurns);
+        await hit(first(reader.links));
+        await Promise.all(atOnce.links.map((link) => hit(link)));
+        for (const link of inTurns.links) await hit(link);
+        await eventually(async () => (await pendingOf(sender)) === 17, { what: "the stored hits" });
+        await untilMarked(sender, [
+          ["opened", "first_minutes", 1],
+          ["clicked", "burst", 16],
+          ["clicked", "first_minutes", 1],
+        ]);
+        assert.deepEqual(await counts(sender), [["person0", "opened", 1]]);
+        const { totals } = (await api(sender.keys.live).get("/analytics/overview")).body.data;
+        const { opened, opened_unknown, clicked, clicked_unknown, clicked_machine } = totals;
+        assert.deepEqual([opened, opened_unknown, clicked, clicked_unknown, clicked_machine], [1, 1, 0, 1, 16]);
+        const events = (await receiver.until("/hooks", 1)).map(({ body }) => JSON.parse(body).data.object);
+        assert.deepEqual(
+          events.map(({ kind, by, email }) => [kind, by, email]),
+          [["click", "unknown", reader.email]],
+        );
+      } finally {
+        await receiver.close();
+      }
+    });
+
+    it("are made once a mail is quiet, and change by no report of a provider about another team's mail", async () => {
+      const team = await makeTeam();
+      const ledger = await makeLedger(team, 1);
+      const { sendId, tenant } = ledger;
+      const em = team.em.fork();
+      await accept(em, ledger, [1], "2026-03-01T10:00:00Z");
+      const at = Date.parse("2026-03-01T12:00:00Z");
+      const open = { sendId, seq: 1, kind: "opened", at, url: null, rule: null, early: false, source: "s" } as const;
+      await recordHits(em, [open]);
+      await settleHits(team.em.fork(), 1_000);
+      const rowsOf = async (table: "pending_hits" | "engagements" | "marked_hits") =>
+        (await sql`select from ${sql.table(table)} where send_id = ${sendId}`.execute(kysely(em))).rows.length;
+      assert.deepEqual([await rowsOf("pending_hits"), await rowsOf("engagements")], [1, 0]);
+
+      const word = { sendId, seq: 1, machine: "opened", at: at + 3_000 } as const;
+      await recordReported(em, { ...tenant, environment: "TEST" }, [word]);
+      assert.equal(await rowsOf("pending_hits"), 1);
+      await recordReported(em, tenant, [word]);
+      await settleAll(team.em, sendId);
+      assert.deepEqual([await rowsOf("engagements"), await rowsOf("marked_hits")], [0, 1]);
     });
 
     it("leave out a click that comes within a second of the acceptance, but no open", async () => {
@@ -340,7 +416,7 @@ describe("Tracking of opens and clicks", () => {
       const mail = first(await mailsOf(sender));
       await hit(first(mail.links));
       await hit(pixelOf(mail));
-      await untilAutomatic(sender, [["clicked", "too_soon", 1]]);
+      await untilMarked(sender, [["clicked", "too_soon", 1]]);
       await untilCounts(sender, [["person0", "opened", 1]]);
     });
 
@@ -355,7 +431,9 @@ describe("Tracking of opens and clicks", () => {
         .execute("delete from subscribers where team_id = ? and email = ?", [sender.team.id, two.email]);
       for (const { links } of [one, two]) assert.equal((await hit(first(links))).headers.get("location"), SHOP);
       await untilCounts(sender, [
+        ["person0", "opened", 1],
         ["person0", "clicked", 1],
+        ["person1", "opened", 1],
         ["person1", "clicked", 1],
       ]);
     });
@@ -364,10 +442,11 @@ describe("Tracking of opens and clicks", () => {
   describe("requests of programs", () => {
     const GMAIL_PREFETCH =
       "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/42.0.2311.135 Safari/537.36 Edge/12.246 Mozilla/5.0";
-    type Case = [what: string, kinds: "both" | EngagementKind, cause: string | null, request: HitRequest];
+    type Case = [what: string, kinds: "both" | EngagementKind, rule: string | null, request: HitRequest];
     const sent = (headers: Record<string, string> = {}) => ({
       method: "GET",
       headers: { "user-agent": BROWSER, ...headers },
+      clientAddress: null,
     });
     const agent = (name: string) => sent({ "user-agent": name });
     const CASES: Case[] = [
@@ -413,9 +492,9 @@ describe("Tracking of opens and clicks", () => {
     ];
 
     it("are recognised by the sign that they show", () => {
-      for (const [what, kinds, cause, request] of CASES) {
+      for (const [what, kinds, rule, request] of CASES) {
         for (const kind of kinds === "both" ? (["opened", "clicked"] as const) : [kinds]) {
-          assert.equal(automaticCause(kind, request) ?? null, cause, `${what}: ${kind}`);
+          assert.equal(findingOf(kind, request)?.rule ?? null, rule, `${what}: ${kind}`);
         }
       }
     });
@@ -425,7 +504,7 @@ describe("Tracking of opens and clicks", () => {
       const mail = first(mails);
       assert.equal((await hit(pixelOf(mail), { method: "HEAD" })).status, 200);
       assert.equal((await hit(first(mail.links), { method: "HEAD" })).headers.get("location"), SHOP);
-      await untilAutomatic(sender, [
+      await untilMarked(sender, [
         ["opened", "head", 1],
         ["clicked", "head", 1],
       ]);

@@ -1,6 +1,8 @@
-import { sql } from "kysely";
-import { kysely } from "../../db/orm.ts";
+import { type RawBuilder, sql } from "kysely";
+import { type EntityManager, kysely } from "../../db/orm.ts";
+import { settleHits } from "../../domain/tracking/settle.ts";
 import type { CaughtMail } from "../../stack/mail-store.ts";
+import { eventually } from "../support/eventually.ts";
 import { type AnySender, caughtMails, readMail, type Sender } from "../support/sending.ts";
 
 /** The user agent of a browser, with which a hit counts. */
@@ -44,23 +46,52 @@ export async function mailsOf(sender: AnySender): Promise<ReceivedMail[]> {
   return mails.sort((a, b) => a.email.localeCompare(b.email));
 }
 
-/** Lets the mails of a sender have been accepted a minute ago, so that no hit on them comes too soon. */
+/** Lets the mails of a sender have been accepted an hour ago, so that no hit on them comes early. */
 export async function letTimePass({ em, newsletterId }: Sender): Promise<void> {
-  await sql`update send_recipients r set updated_at = r.updated_at - interval '1 minute'
+  await sql`update send_recipients r set updated_at = r.updated_at - interval '1 hour'
     from sends s where s.id = r.send_id and s.resource_id = ${newsletterId}`.execute(kysely(em));
 }
 
+/** Lets the hits that wait have waited long enough. @param sends the condition on their `sends` */
+export async function endWait(em: EntityManager, sends: RawBuilder<unknown>): Promise<void> {
+  await sql`update pending_hits h set created_at = h.created_at - interval '2 minutes'
+    from sends s where s.id = h.send_id and ${sends}`.execute(kysely(em.fork()));
+}
+
+/** Settles all hits on the mails of a send. */
+export async function settleAll(em: EntityManager, sendId: string): Promise<void> {
+  await endWait(em, sql`s.id = ${sendId}`);
+  await eventually(
+    async () => {
+      await settleHits(em.fork(), 1_000);
+      const { rows } = await sql`select from pending_hits where send_id = ${sendId}`.execute(kysely(em.fork()));
+      return rows.length === 0;
+    },
+    // Another process may be settling.
+    { what: "settled hits", everyMs: 20 },
+  );
+}
+
+/** How many hits on a newsletter's mails wait. */
+export async function pendingOf({ em, newsletterId }: Sender): Promise<number> {
+  const { rows } = await sql`select from pending_hits h join sends s on s.id = h.send_id
+    where s.resource_id = ${newsletterId}`.execute(kysely(em.fork()));
+  return rows.length;
+}
+
 export async function engagementsOf({ em, newsletterId }: Sender) {
+  await endWait(em, sql`s.resource_id = ${newsletterId}`);
   const { rows } = await sql<{ email: string; kind: string; count: number; first_at: string; last_at: string }>`
     select email, kind, count, first_at, last_at from engagements
     where resource_id = ${newsletterId} order by email, kind desc`.execute(kysely(em));
   return rows;
 }
 
-/** Hits on a newsletter's mails that do not count. */
-export async function automaticHitsOf({ em, newsletterId }: Sender) {
-  const { rows } = await sql<{ kind: string; cause: string; count: number }>`
-    select a.kind, a.cause, sum(a.count)::int as count from automatic_hits a join sends s on s.id = a.send_id
-    where s.resource_id = ${newsletterId} group by a.kind, a.cause order by a.kind desc, a.cause`.execute(kysely(em));
+/** Hits on a newsletter's mails about which a rule has decided. */
+export async function markedHitsOf({ em, newsletterId }: Sender) {
+  await endWait(em, sql`s.resource_id = ${newsletterId}`);
+  const { rows } = await sql<{ kind: string; rule: string; count: number }>`
+    select h.kind, h.rule, sum(h.count)::int as count from marked_hits h join sends s on s.id = h.send_id
+    where s.resource_id = ${newsletterId} group by h.kind, h.rule order by h.kind desc, h.rule`.execute(kysely(em));
   return rows;
 }

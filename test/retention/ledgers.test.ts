@@ -14,7 +14,7 @@ import { mailToken, trackedUrls } from "../../domain/tracking/links.ts";
 import { recordHits } from "../../domain/tracking/record.ts";
 import { accept, engage, makeLedger, report, type TestLedger } from "../analytics/ledger.ts";
 import { mailLetter } from "../public/ledger.ts";
-import { hit } from "../public/tracking.ts";
+import { endWait, hit, settleAll } from "../public/tracking.ts";
 import { mailed, reasonOf } from "../reports/mails.ts";
 import { api } from "../support/api.ts";
 import { refused } from "../support/command.ts";
@@ -65,7 +65,7 @@ describe("The ledger of a send that has ended", () => {
     await report(em, ledger, [1], ["bounce:hard"], AT);
     await report(em, ledger, [2], ["complaint"], AT);
     await engage(em, ledger, [3], "opened", 2);
-    await sql`insert into automatic_hits values (${ledger.sendId}, 3, 'clicked', 'program', 1, now(), now())`.execute(
+    await sql`insert into marked_hits values (${ledger.sendId}, 3, 'clicked', 'program', 'machine', 1, now(), now())`.execute(
       db(),
     );
     return ledger;
@@ -89,10 +89,11 @@ describe("The ledger of a send that has ended", () => {
         where id = ${sendId}`.execute(kysely(tx));
     });
   const responsesOf = async (sendId: string): Promise<number> => {
+    await endWait(team.em, sql`s.id = ${sendId}`);
     const { rows } = await sql<{ count: number }>`select (
       (select count(*) from mail_reports where send_id = ${sendId}) +
       (select count(*) from engagements where send_id = ${sendId}) +
-      (select count(*) from automatic_hits where send_id = ${sendId}))::int as count`.execute(db());
+      (select count(*) from marked_hits where send_id = ${sendId}))::int as count`.execute(db());
     return rows[0]?.count ?? 0;
   };
 
@@ -144,8 +145,10 @@ describe("The ledger of a send that has ended", () => {
     assert.deepEqual([await stateOf(sendId), await rowsOf(sendId), await responsesOf(sendId)], ["SWEEPING", [], 0]);
 
     assert.equal(await bounced({ sendId, seq: 4 }), "not_mailed");
-    const hit = { sendId, seq: 4, kind: "opened", at: Date.now(), cause: null, url: null } as const;
-    assert.deepEqual(await recordHits(team.em.fork(), [hit]), []);
+    const hit = { sendId, seq: 4, kind: "opened", at: Date.now(), url: null } as const;
+    await recordHits(team.em.fork(), [{ ...hit, rule: null, early: false, source: "source" }]);
+    await settleAll(team.em, sendId);
+    assert.equal(await responsesOf(sendId), 0);
     assert.equal((await fetch(unsubscribeUrl(team.vault, origin, { sendId, seq: 4 }))).status, 404);
     assert.deepEqual(await factsOf(ledger), facts);
     assert.deepEqual(

@@ -360,7 +360,10 @@ describe("Tracing", () => {
         progress: new Progress(),
         log: pino({ enabled: false }),
       });
-      const hit: Hit = { kind: "opened", sendId: newId("send"), seq: 1, at: Date.now(), cause: null, url: null };
+      const hit: Hit = {
+        ...{ kind: "opened", sendId: newId("send"), seq: 1, at: Date.now(), url: null },
+        ...{ rule: null, early: false, source: null },
+      };
       await inSpan({ name: "request" }, async () => hits.add(hit));
       assert.deepEqual(await recorded.promise, {});
       await hits.close();

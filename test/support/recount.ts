@@ -15,6 +15,10 @@ interface Difference {
   counted: number;
 }
 
+/** Figures of hits about which a rule has decided. */
+const marks = (of: (mark: string) => RawBuilder<unknown>) =>
+  sql.join(["opened_unknown", "opened_machine", "clicked_unknown", "clicked_machine"].map(of));
+
 /** Query: rows (resource_id, day, figure, count) by all facts of the tenant. */
 const countedFacts = (tenant: Tenant): RawBuilder<unknown> => sql`
   select c.resource_id, c.day, f.figure, f.count from (
@@ -24,12 +28,14 @@ const countedFacts = (tenant: Tenant): RawBuilder<unknown> => sql`
       count(*) filter (where accepted and complaint) as complained,
       sum(opened) filter (where accepted) as opened, count(opened) filter (where accepted) as opened_unique,
       sum(clicked) filter (where accepted) as clicked, count(clicked) filter (where accepted) as clicked_unique,
+      ${marks((mark) => sql`sum(${sql.id(mark)}) filter (where accepted) as ${sql.id(mark)}`)},
       count(*) filter (where state = 'REJECTED') as rejected, count(*) filter (where state = 'SUPPRESSED') as suppressed,
       count(*) filter (where state = 'UNKNOWN' and not accepted) as unknown
     from (
       select s.resource_id, (r.updated_at at time zone 'UTC')::date as day, r.state, coalesce(p.hard, false) as hard,
         coalesce(p.soft, false) as soft, coalesce(p.complaint, false) as complaint, e.opened, e.clicked,
-        r.state = 'SENT' or (r.state = 'UNKNOWN' and (p.seq is not null or e.seq is not null)) as accepted
+        ${marks((mark) => sql.ref(`h.${mark}`))},
+        r.state = 'SENT' or (r.state = 'UNKNOWN' and (p.seq is not null or e.seq is not null or h.seq is not null)) as accepted
       from sends s join send_recipients r on r.send_id = s.id
       left join (
         select send_id, seq, bool_or(kind = 'bounce:hard') as hard, bool_or(kind = 'bounce:soft') as soft,
@@ -41,6 +47,12 @@ const countedFacts = (tenant: Tenant): RawBuilder<unknown> => sql`
           sum(count) filter (where kind = 'clicked') as clicked
         from engagements where ${ofTenant(tenant)} group by send_id, seq
       ) e on e.send_id = r.send_id and e.seq = r.seq
+      left join (
+        select send_id, seq, ${marks(
+          (mark) => sql`sum(count) filter (where kind || '_' || by = ${sql.lit(mark)}) as ${sql.id(mark)}`,
+        )}
+        from marked_hits group by send_id, seq
+      ) h on h.send_id = r.send_id and h.seq = r.seq
       where ${ofTenant(tenant, "s")}
     ) mails group by resource_id, day
   ) c cross join lateral (values ${sql.join(

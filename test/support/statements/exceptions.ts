@@ -39,11 +39,12 @@ export const EXCEPTIONS: readonly Exception[] = [
     statement: / where s0\.id = 'rps_/,
   },
   {
-    reason: "Signed links name the mails that tell the tenants; each row carries its tenant along.",
-    program: "api",
-    file: /^domain\/tracking\/record\.ts$/,
-    tables: ["sends", "webhook_endpoints"],
-    statement: /join lateral \(select .* from sends where id = h\.send_id limit 1\) s /,
+    reason: "Hits of all tenants are settled together; signed links name the mails that tell their tenants.",
+    program: "workers",
+    file: /^domain\/tracking\/settle\.ts$/,
+    tables: ["sends", "webhook_endpoints", "engagements"],
+    statement:
+      /join lateral \(select .* from sends where id = h\.send_id limit 1\) s | e\.send_id = t\.send_id and e\.seq = t\.seq /,
   },
   {
     reason:
