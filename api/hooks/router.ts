@@ -13,6 +13,7 @@ import { sesSource } from "../../domain/reports/ses.ts";
 import { findSource, forged, pathOfProvider, type ReportSource, readSourceToken } from "../../domain/reports/source.ts";
 import { sparkpostSource } from "../../domain/reports/sparkpost.ts";
 import { logMove, type SendMove } from "../../domain/sends/send-log.ts";
+import { recordReported } from "../../domain/tracking/record.ts";
 import type { Deps } from "../deps.ts";
 import { unavailable } from "../rest/failures.ts";
 import { localsOf, receiveBody } from "../rest/http.ts";
@@ -61,7 +62,9 @@ export function hookRouter({ env, orm, vault, log, limits, fetchText, unreadable
           log.error({ sourceId: source.id, fields }, "an event of a provider cannot be read"),
         );
       }
-      const read = parsed.flatMap((report) => ("unreadable" in report ? [] : [report]));
+      const hits = parsed.flatMap((report) => ("machine" in report ? [report] : []));
+      await recordReported(em, source, hits);
+      const read = parsed.flatMap((report) => ("unreadable" in report || "machine" in report ? [] : [report]));
       const options = { tenant: source, onPause: (paused: SendMove) => logMove(log, paused) };
       const outcomes = await recordReports(em, read, env, options);
       if (outcomes.includes("not_mailed")) {

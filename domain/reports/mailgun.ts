@@ -6,11 +6,15 @@ import { equalConstantTime, type Vault } from "../secrets/crypto.ts";
 import { bounceFinding } from "./provider-bounce.ts";
 import { MAIL_FIELD } from "./providers.ts";
 import type { ReportFinding } from "./record.ts";
-import { eventReader, forged, type ReportSource, refuseOld, signingKeyOf, textAt } from "./source.ts";
+import { eventReader, type Finding, forged, type ReportSource, refuseOld, signingKeyOf, textAt } from "./source.ts";
 
 /** https://documentation.mailgun.com/docs/mailgun/user-manual/events/event-structure */
 const event = z.object({
   event: z.string(),
+  /** In seconds, with a fraction. */
+  timestamp: z.number().nullish().catch(null),
+  /** Of an open or a click; `bot` names a program, and is empty for a person. */
+  "client-info": z.object({ bot: z.string().nullish() }).nullish().catch(null),
   severity: z.string().nullish(),
   reason: z.string().nullish(),
   "delivery-status": z
@@ -43,8 +47,12 @@ function bounceOf({ reason, "delivery-status": status }: Event): ReportFinding {
   return bounceFinding({ reply, status: status?.["enhanced-code"], isPermanent, isSendersFault: isBlocked });
 }
 
-function findingOf({ "event-data": given }: { "event-data": Event }): ReportFinding | undefined {
+function findingOf({ "event-data": given }: { "event-data": Event }): Finding {
   if (given.event === "complained") return { kind: "complaint" };
+  if (given.event === "opened" || given.event === "clicked") {
+    const { "client-info": client, timestamp } = given;
+    return client?.bot && timestamp != null ? { machine: given.event, at: timestamp * 1_000 } : undefined;
+  }
   if (given.event === "rejected") return { kind: "dropped_by_provider" };
   // Mailgun tries again after a temporary failure.
   if (given.event !== "failed" || given.severity !== "permanent") return undefined;

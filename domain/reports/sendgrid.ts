@@ -4,7 +4,7 @@ import type { SuppressionReason } from "../../db/entities/audience.ts";
 import { bounceFinding } from "./provider-bounce.ts";
 import { MAIL_FIELD } from "./providers.ts";
 import type { ReportFinding } from "./record.ts";
-import { eventReader, forged, type ReportSource, readEvents, refuseOld } from "./source.ts";
+import { eventReader, type Finding, forged, type ReportSource, readEvents, refuseOld } from "./source.ts";
 
 /**
  * https://www.twilio.com/docs/sendgrid/for-developers/tracking-events/event. `@sendgrid/eventwebhook` brings elliptic curves
@@ -18,6 +18,10 @@ const MAX_AGE_SECONDS = 25 * 3_600;
 
 const event = z.object({
   event: z.string(),
+  /** In seconds. */
+  timestamp: z.number().nullish().catch(null),
+  /** Of an open: by Apple's Mail Privacy Protection. */
+  sg_machine_open: z.boolean().nullish().catch(null),
   /** `bounce` for good, `blocked` for now. */
   type: z.string().nullish(),
   bounce_classification: z.string().nullish(),
@@ -49,7 +53,7 @@ const bounceOf = ({ type, bounce_classification: classification, reason, status 
     isSendersFault: ABOUT_THE_SENDER.has(classification ?? ""),
   });
 
-function findingOf(event: Event): ReportFinding | undefined {
+function findingOf(event: Event): Finding {
   switch (event.event) {
     case "bounce":
       return bounceOf(event);
@@ -57,6 +61,9 @@ function findingOf(event: Event): ReportFinding | undefined {
       return { kind: "dropped_by_provider", suppressAs: DROPPED.get(event.reason ?? "") };
     case "spamreport":
       return { kind: "complaint" };
+    case "open":
+      if (!event.sg_machine_open || event.timestamp == null) return undefined;
+      return { machine: "opened", at: event.timestamp * 1_000 };
     default:
       return undefined;
   }

@@ -8,6 +8,7 @@ import { idOfSuffix, newId, suffixOfId } from "../ids.ts";
 import type { MailRef } from "../mail/links.ts";
 import { readMailId } from "../mail/message-id.ts";
 import { equalConstantTime, sealContext, type Vault } from "../secrets/crypto.ts";
+import type { ReportedHit } from "../tracking/record.ts";
 import { namesOfThoseWith, PROVIDERS } from "./providers.ts";
 import type { MailReport, ReportFinding } from "./record.ts";
 
@@ -21,10 +22,13 @@ export interface UnreadableEvent {
   /** Names of fields; safe to log. */
   unreadable: string;
 }
-export type ParsedReport = MailReport | UnreadableEvent;
+export type ParsedReport = MailReport | ReportedHit | UnreadableEvent;
+
+/** What an event says about its mail; undefined where it is of no concern. */
+export type Finding = ReportFinding | Omit<ReportedHit, keyof MailRef> | undefined;
 
 /** @param read throws a ZodError where the fields are not as documented */
-export function readEvent(mail: MailRef | undefined, read: () => ReportFinding | undefined): ParsedReport[] {
+export function readEvent(mail: MailRef | undefined, read: () => Finding): ParsedReport[] {
   if (!mail) return [];
   try {
     const finding = read();
@@ -56,7 +60,7 @@ export const mailAt = (given: unknown, paths: Paths): MailRef | undefined =>
 
 /** @param ids where an event holds the mail's id */
 export const eventReader =
-  <Event>(ids: Paths, schema: ZodType<Event>, read: (event: Event) => ReportFinding | undefined) =>
+  <Event>(ids: Paths, schema: ZodType<Event>, read: (event: Event) => Finding) =>
   (events: readonly unknown[]): ParsedReport[] =>
     events.flatMap((given) => readEvent(mailAt(given, ids), () => read(schema.parse(given))));
 

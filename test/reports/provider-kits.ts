@@ -327,6 +327,7 @@ const sparkpost: Kit = {
 /** A report as one line. */
 export const shown = (report: ParsedReport): string => {
   if ("unreadable" in report) return `unreadable: ${report.unreadable}`;
+  if ("machine" in report) return `${report.machine} by a machine at ${report.at}`;
   const detail = report.suppressAs ?? (report.isSendersFault ? "sender's" : undefined);
   return detail === undefined ? report.kind : `${report.kind}, ${detail}`;
 };

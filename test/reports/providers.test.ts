@@ -122,6 +122,10 @@ const OWN_WORDS_OF: Partial<Record<ReportProvider, [Json, string[]][]>> = {
     [{ RecordType: "SubscriptionChange", SuppressSending: true }, []],
   ],
   MAILGUN: [
+    [{ event: "opened", "client-info": { bot: "apple" } }, ["opened by a machine at 1795000000123"]],
+    [{ event: "clicked", "client-info": { bot: "generic" } }, ["clicked by a machine at 1795000000123"]],
+    [{ event: "clicked", "client-info": { bot: "" } }, []],
+    [{ event: "opened", "client-info": { "client-type": "mobile browser" } }, []],
     [{ reason: "bounce" }, ["bounce:hard"]],
     [{ reason: "old" }, ["bounce:soft"]],
     [{ reason: "espblock" }, ["bounce:soft, sender's"]],
