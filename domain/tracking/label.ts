@@ -33,6 +33,8 @@ export const FIRST_MINUTES = 5;
 export const BURST_SECONDS = 2;
 /** How long a mail is quiet before its hits are settled: longer than a burst, a hit's second in memory, and most reports. */
 export const QUIET_SECONDS = 10;
+/** No person makes more hits of a mail in a minute: a mail with more is settled at once, each as one of a burst. */
+export const MOST_HITS = 200;
 /** Between a hit here and the provider's own of the same open or click. */
 const SAME_HIT_MS = 10_000;
 
@@ -59,6 +61,10 @@ function isInBurst(hit: WaitingHit, hits: readonly WaitingHit[]): boolean {
 export function labelHits(mail: HitMail, hits: readonly WaitingHit[]): (Label | undefined)[] {
   const { acceptedAt } = mail;
   const isWithin = (ms: number, { at }: WaitingHit) => acceptedAt === undefined || at < acceptedAt + ms;
+  // Before any hit is compared with all others.
+  if (hits.length > MOST_HITS) {
+    return hits.map((hit) => (isReport(hit) ? undefined : { by: "machine", rule: hit.rule ?? "burst" }));
+  }
   let { isOpened } = mail;
   const ruleOf = (hit: WaitingHit): HitRule | null => {
     const { kind, rule, early } = hit;

@@ -6,7 +6,7 @@ import { transaction } from "../../db/transaction.ts";
 import type { MailRef } from "../mail/links.ts";
 import { intoOutboxOfAll, notifyRelayAfterCommit } from "../webhooks/emit.ts";
 import { trackedRecord } from "../webhooks/records.ts";
-import { type Label, labelHits, QUIET_SECONDS, type WaitingHit } from "./label.ts";
+import { type Label, labelHits, MOST_HITS, QUIET_SECONDS, type WaitingHit } from "./label.ts";
 
 /*
  * A hit counts, acts on segments and sequences, and becomes an event once it is known who made it: after the time in which
@@ -64,12 +64,15 @@ async function takeQuietHits(tx: EntityManager, limit: number): Promise<TakenHit
     sql<TakenHit>`
       with due as materialized (
         select distinct send_id, seq from (
-          select send_id, seq from pending_hits where created_at < now() - interval ${QUIET} limit ${limit}) h
+          select send_id, seq from pending_hits where created_at < now() - interval ${QUIET}
+          -- Mails that are never quiet hold up no others for longer than they wait themselves.
+          order by created_at limit ${limit}) h
       ), quiet as materialized (
         select d.send_id, d.seq from due d cross join lateral (
-          select min(created_at) as first_at, max(created_at) as last_at from pending_hits h
+          select min(created_at) as first_at, max(created_at) as last_at, count(*) as count from pending_hits h
           where h.send_id = d.send_id and h.seq = d.seq) h
         where h.last_at < now() - interval ${QUIET} or h.first_at < now() - interval ${LONGEST_WAIT}
+          or h.count > ${sql.lit(MOST_HITS)}
       ), taken as (
         delete from pending_hits h using quiet q where h.send_id = q.send_id and h.seq = q.seq
         returning h.id, h.send_id, h.seq, h.kind, h.at, h.url, h.rule, h.early, h.source

@@ -68,6 +68,11 @@ describe("The rules that tell people and machines apart", () => {
     assert.deepEqual(labels([open(HOUR), word(HOUR + 30)]), ["human", undefined]);
   });
 
+  it("call more hits than a person makes in a minute a machine's, without comparing them", () => {
+    const crowd = Array.from({ length: 50_000 }, (_, n) => click(HOUR + n / 1_000, n));
+    assert.deepEqual([...new Set(labels(crowd))], ["burst"]);
+  });
+
   it("know sources by the mail and the client's network", () => {
     const source = sourceOf("mail", "203.0.113.7");
     assert.match(source, /^[\w-]{11}$/);
