@@ -103,16 +103,20 @@ export class Transport {
   constructor(options: ClientOptions) {
     const { apiKey, accessToken, baseUrl } = options;
     if (Boolean(apiKey) === Boolean(accessToken)) throw new MailkeelError("Give either apiKey or accessToken.");
+    // A header would refuse it with a message that holds it.
+    if (!/^[\x21-\x7e]+$/.test(apiKey || accessToken || "")) {
+      throw new MailkeelError("apiKey and accessToken have printable ASCII characters alone, and no spaces.");
+    }
     const problem = problemOfAddress(baseUrl);
     if (problem !== undefined) throw new MailkeelError(`baseUrl ${problem}.`);
-    refuseTimeouts(options);
+    refuseLimits(options);
     this.#options = { ...options, baseUrl: baseUrl.replace(/\/+$/, "") };
   }
 
   /** Makes a request, again where it may be made again. @throws {ApiError | ConnectionError} the last one */
   async request<Result extends Answer<unknown>>(call: Call, given: WriteOptions & DryRunOption = {}): Promise<Result> {
     const options = { ...this.#options, ...withoutUndefined(given) };
-    refuseTimeouts(options);
+    refuseLimits(options);
     const { maxRetries = MAX_RETRIES, maxRetryAfterMs = MAX_RETRY_AFTER_MS, signal } = options;
     const totalMs = options.totalTimeoutMs ?? TOTAL_TIMEOUT_MS;
     const until = performance.now() + totalMs;
@@ -145,8 +149,10 @@ export function problemOfAddress(address: string): string | undefined {
   return url.username + url.password === "" ? undefined : "must hold no user name and no password";
 }
 
-/** @throws {MailkeelError} for a time in which no request can be made */
-function refuseTimeouts({ timeoutMs = TIMEOUT_MS, totalTimeoutMs = TOTAL_TIMEOUT_MS }: RequestOptions): void {
+/** @throws {MailkeelError} for a time in which no request can be made, and a number of retries that is none */
+function refuseLimits(options: RequestOptions): void {
+  const { timeoutMs = TIMEOUT_MS, totalTimeoutMs = TOTAL_TIMEOUT_MS, maxRetries = MAX_RETRIES } = options;
+  if (!Number.isInteger(maxRetries) || maxRetries < 0) throw new MailkeelError("maxRetries must be a whole number.");
   for (const [name, ms] of Object.entries({ timeoutMs, totalTimeoutMs }))
     if (!(ms > 0)) throw new MailkeelError(`${name} must be a number of milliseconds above 0.`);
 }

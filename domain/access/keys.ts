@@ -163,11 +163,12 @@ export async function mintKey(
   }
 
   // The list of the key that it replaces may be deleted.
-  if (grant.forListId && !lineageId) {
+  const { forListId = null } = grant;
+  if (forListId !== null && !lineageId) {
     if (!grant.scopes.includes("newsletters:write")) {
       throw new ApiError("validation_failed", "A key that is made for a list needs the scope newsletters:write.");
     }
-    const list = kysely(em).selectFrom("lists").select("id").where("id", "=", grant.forListId).where(ofTenant(grant));
+    const list = kysely(em).selectFrom("lists").select("id").where("id", "=", forListId).where(ofTenant(grant));
     if (!(await list.executeTakeFirst())) throw notFound("for_list_id", "list");
   }
 
@@ -187,7 +188,7 @@ export async function mintKey(
     roleAtIssue: member.role,
     grantedScopes: scopes,
     sendDomains: readSendDomains(grant.sendDomains ?? []),
-    forListId: grant.forListId ?? null,
+    forListId,
     requiresApproval: grant.requiresApproval ?? false,
     dailySendCap,
     lineageId: lineageId ?? id,

@@ -100,6 +100,10 @@ describe("A request of the client", () => {
     assert.equal(headers?.authorization, `Bearer ${team.keys.live}`);
     assert.equal(headers?.["x-api-key"], undefined);
     assert.throws(() => clientOf({ apiKey: "" }), MailkeelError);
+    for (const apiKey of ["mk_live_…", "secret\nkey"]) {
+      const hidden = (error: unknown) => error instanceof MailkeelError && !error.message.includes(apiKey);
+      assert.throws(() => clientOf({ apiKey }), hidden);
+    }
     assert.throws(() => clientOf({ accessToken: "x.y.z" }), MailkeelError);
   });
 
@@ -122,6 +126,11 @@ describe("A request of the client", () => {
         await assert.rejects(mailkeel.me.retrieve({ [name]: ms }), refused);
       }
     assert.equal(proxy.requests.length, 0);
+  });
+
+  it("needs a whole number of retries", () => {
+    for (const maxRetries of [-1, 1.5, Number.NaN, Number.POSITIVE_INFINITY])
+      assert.throws(() => clientOf({ apiKey: "mk_test_x", maxRetries }), MailkeelError);
   });
 
   it("takes each time above 0, and one beyond those of a timer as the longest", async () => {

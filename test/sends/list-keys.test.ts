@@ -70,7 +70,11 @@ describe("A key that is made for a list", () => {
       { forListId: theirs },
       { forListId: sender.listId, environment: "TEST" as const },
       { forListId: "list_none" },
+      // A script whose variable is empty.
+      { forListId: "" },
     ])
       await assert.rejects(sender.mint(grant), isUnknown);
+    const useless = sender.mint({ forListId: sender.listId, scopes: ["lists:read"] });
+    await assert.rejects(useless, /needs the scope newsletters:write/);
   });
 });
