@@ -44,6 +44,8 @@ const LARGE_MESSAGES = new Turns(LARGE_BODIES_AT_ONCE);
 const isStructured = (req: ExpressRequest): boolean => (req.get("mcp-protocol-version") ?? "") >= "2025-06-18";
 const OUTPUT_SCHEMA = { type: "object" as const, properties: { data: {}, meta: { type: "object" } } };
 
+const ALL_REFUSED = "Every item was refused: its error says what to change.";
+
 /** The next step after a refusal, in the words of a tool's arguments. */
 function adviceFor({ code, retryAfterSeconds }: ApiError): string {
   const { remedy, retry } = ERRORS[code];
@@ -124,7 +126,8 @@ export function mcpRouter(routes: AnyTRPCRouter, deps: Deps): Router {
         answering.emit("close");
       }
     }
-    return { status: 200, requestId: locals.requestId, data, meta: {} };
+    const status = data.every((each) => "error" in each) ? 400 : 200;
+    return { status, requestId: locals.requestId, data, meta: {} };
   }
 
   async function callTool(
@@ -159,6 +162,7 @@ export function mcpRouter(routes: AnyTRPCRouter, deps: Deps): Router {
       locals.status = answer.status;
       noteCreated(locals, answer);
       const body = renderSuccess(answer.requestId, shownOf(answer, args), answer.meta);
+      if (answer.status >= 400) return { content: [text(body), text(ALL_REFUSED)], isError: true };
       return { content: [text(body)], ...(isStructured(req) && { structuredContent: JSON.parse(body) }) };
     } catch (thrown) {
       const { status, body } = refusalOf(thrown, locals, { log, links });

@@ -180,6 +180,9 @@ describe("The MCP server", () => {
     }
     const hundredOne = Array.from({ length: 101 }, () => ({ email: uniqueEmail() }));
     assert.equal((await call(withKey, "createSubscribers", { subscribers: hundredOne })).error.param, "subscribers");
+    const again = await call(withKey, "createSubscribers", { subscribers: [{ email: taken }] });
+    assert.match(again.advice, /^Every item was refused/);
+    assert.equal(again.data[0].error.code, "resource_already_exists");
     const reader = await connect((await sender.mint({ scopes: ["subscribers:read"] })).key);
     assert.equal((await call(reader, "createSubscribers", { subscribers })).error.code, "insufficient_scope");
     await reader.close();
