@@ -7,6 +7,7 @@ import { unsubscribeUrl } from "../domain/mail/links.ts";
 import { mailId } from "../domain/mail/message-id.ts";
 import { addSource, passwordOf, pathOfSource, SOURCE_USER } from "../domain/reports/source.ts";
 import { attachAccounts, attachSegment } from "../domain/sends/drafts/drafts.ts";
+import { mailToken, trackedUrls } from "../domain/tracking/links.ts";
 import { type Cookies, consoleClient, consoleFetch, refusalCodeOf, signIn } from "../test/support/console.ts";
 import { makeMember, openStackDatabase, unique } from "../test/support/factories.ts";
 import { addSegment, freshKey } from "../test/support/sending.ts";
@@ -218,6 +219,13 @@ export async function makeLoads(
           ? tool(lane, "listContacts", { limit: 100 })
           : tool(lane, "createNewsletter", { name: "x", body: BODIES[1] }),
     },
+    "people that assistants create": {
+      lanes: 16,
+      ask: (lane) => {
+        const subscribers = Array.from({ length: 100 }, () => ({ email: `${unique("made")}@${audience}` }));
+        return tool(lane, "createSubscribers", { subscribers });
+      },
+    },
     "locked writes": {
       lanes: 16,
       ask: (lane) => rest(lane, "PATCH", `/subscribers/${known[0]?.id}`, { first_name: unique("x") }),
@@ -276,6 +284,13 @@ export async function makeLoads(
     "sign-ins": {
       lanes: 50,
       ask: () => statusOf(consoleFetch({}, "POST", "/sign-in", { email: `${unique("nobody")}@${audience}` })),
+    },
+    "opens of the team's mails": {
+      lanes: 50,
+      ask: (lane, n) => {
+        const mail = mailToken(vault, { sendId, seq: 1 + ((lane * 331 + n * 7) % people) });
+        return statusOf(fetch(trackedUrls(vault, origin, sendId, mail).openUrl));
+      },
     },
     "the team's own links": { lanes: 300, ask: (lane, n) => statusOf(fetch(link(lane * 331 + n * 7))) },
     "events of a provider": { lanes: 50, ask: bounce },
