@@ -86,13 +86,18 @@ export async function download(folder: string, env: Env, { url, sha256 } = archi
   }
 }
 
-async function goInstall(folder: string, env: Env): Promise<string> {
-  // -mod=readonly refuses modules that go.sum does not name, whatever GOFLAGS says; a workspace would replace go.mod.
-  const args = ["install", "-C", GO_MODULE, "-mod=readonly", GO_PACKAGE];
+/** Builds programs of a Go module that names them into a folder. @param what a package, or `tool` for all tools of the module */
+export async function goInstall(goModule: string, what: string, folder: string, env: Env): Promise<void> {
+  // -mod=readonly refuses modules that go.sum does not name, also where GOFLAGS lets them in; a workspace would replace go.mod.
+  const args = ["install", "-C", goModule, "-mod=readonly", what];
   const building = run("go", args, { env: { ...env, GOBIN: folder, GOWORK: "off" } });
   const stop = () => building.child.kill();
   process.once("exit", stop);
   await building.finally(() => process.off("exit", stop));
+}
+
+async function buildCli(folder: string, env: Env): Promise<string> {
+  await goInstall(GO_MODULE, GO_PACKAGE, folder, env);
   return join(folder, "temporal");
 }
 
@@ -125,7 +130,7 @@ export async function findTemporalCli(options: {
   try {
     const ways = {
       "downloading the Temporal CLI": download,
-      "building the Temporal CLI with Go, about four minutes, once": goInstall,
+      "building the Temporal CLI with Go, about four minutes, once": buildCli,
     };
     for (const [what, get] of Object.entries(ways)) {
       report(what);

@@ -4,6 +4,7 @@ import { createHash } from "node:crypto";
 import { access, constants, cp, readFile, rm, writeFile } from "node:fs/promises";
 import { homedir } from "node:os";
 import { promisify } from "node:util";
+import { goInstall } from "../../stack/temporal-cli.ts";
 
 const run = promisify(execFile);
 
@@ -140,9 +141,7 @@ async function obtainFromGo(program: GoProgram): Promise<Obtained> {
   const path = `${folder}/${program}`;
   if (await isExecutable(path)) return { path };
   try {
-    // -mod=readonly refuses modules that go.sum does not name, whatever GOFLAGS says.
-    const env = { ...process.env, GOBIN: folder, GOWORK: "off" };
-    await run("go", ["install", "-C", GO_GENERATORS, "-mod=readonly", "tool"], { env, timeout: INSTALL_TIMEOUT_MS });
+    await goInstall(GO_GENERATORS, "tool", folder, process.env);
     return { path };
   } catch (error) {
     await rm(folder, { recursive: true, force: true });
