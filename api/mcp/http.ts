@@ -10,12 +10,10 @@ import {
 } from "@modelcontextprotocol/server";
 import type { AnyTRPCRouter } from "@trpc/server";
 import { type Request as ExpressRequest, type Response as ExpressResponse, Router } from "express";
-import type { z } from "zod";
 import { type Admitted, authenticate } from "../../domain/access/authenticate.ts";
 import { CURRENT_API_VERSION } from "../../domain/api-version.ts";
 import { ApiError, ERRORS } from "../../domain/errors.ts";
 import { isObject, type JsonObject } from "../../lib/json-object.ts";
-import type { analyticsOverview } from "../analytics/schema.ts";
 import { MCP_PATH } from "../base-path.ts";
 import type { Call } from "../context.ts";
 import type { Deps } from "../deps.ts";
@@ -63,13 +61,6 @@ function mend({ params }: JsonObject): void {
   if (!isObject(params)) return;
   if (params["protocolVersion"] === "2025-03-26") params["protocolVersion"] = "2024-11-05";
   if (params["arguments"] === null) params["arguments"] = {};
-}
-
-/** Leaves empty days out of a report on one mail: most of a range are before it, or after its last click. */
-function shownOf({ data }: Answer, { resource_id }: JsonObject): unknown {
-  if (typeof resource_id !== "string" || !isObject(data) || data["object"] !== "analytics_overview") return data;
-  const { days } = data as z.output<typeof analyticsOverview>;
-  return { ...data, days: days.filter(({ date: _, ...counts }) => Object.values(counts).some(Boolean)) };
 }
 
 const text = (value: string) => ({ type: "text" as const, text: value });
@@ -131,7 +122,7 @@ export function mcpRouter(routes: AnyTRPCRouter, deps: Deps): Router {
   }
 
   async function callTool(
-    { tool, endpoint, requestOf, requestsOf }: OperationTool,
+    { tool, endpoint, requestOf, requestsOf, shownOf }: OperationTool,
     args: JsonObject,
     { req, res, access }: Message,
   ): Promise<CallToolResult> {
@@ -161,7 +152,7 @@ export function mcpRouter(routes: AnyTRPCRouter, deps: Deps): Router {
       });
       locals.status = answer.status;
       noteCreated(locals, answer);
-      const body = renderSuccess(answer.requestId, shownOf(answer, args), answer.meta);
+      const body = renderSuccess(answer.requestId, shownOf?.(answer.data, args) ?? answer.data, answer.meta);
       if (answer.status >= 400) return { content: [text(body), text(ALL_REFUSED)], isError: true };
       return { content: [text(body)], ...(isStructured(req) && { structuredContent: JSON.parse(body) }) };
     } catch (thrown) {

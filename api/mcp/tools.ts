@@ -6,6 +6,7 @@ import { z } from "zod";
 import type { Access } from "../../domain/access/access.ts";
 import { roleHolds } from "../../domain/access/scopes.ts";
 import type { JsonObject } from "../../lib/json-object.ts";
+import type { analyticsOverview } from "../analytics/schema.ts";
 import { shownAs } from "../openapi/schemas.ts";
 import type { InputSchema, RouteDefinition } from "../rest/definition.ts";
 import { type Endpoint, endpointsOf } from "../rest/endpoints.ts";
@@ -28,6 +29,8 @@ export interface OperationTool {
   /** Of a tool that takes a list of records: a request for each. @throws {ApiError} `validation_failed` for another list */
   requestsOf?: (args: JsonObject) => ToolRequest[];
   requestOf(args: JsonObject): ToolRequest;
+  /** Of a tool that shows less than the operation answers. */
+  shownOf?: (data: unknown, args: JsonObject) => unknown;
 }
 
 /** For every client that shows them to its model, and by operationId what a tool says beside the operation's summary. */
@@ -149,11 +152,27 @@ function createSubscribers(endpoint: Endpoint): OperationTool {
   return { tool, endpoint, requestOf, requestsOf };
 }
 
+/** A report on one mail has no empty days: most of a range are before it, or after its last click. */
+function analyticsTool(endpoint: Endpoint): OperationTool {
+  const shownOf: OperationTool["shownOf"] = (data, { resource_id }) => {
+    if (typeof resource_id !== "string") return data;
+    const { days, ...rest } = data as z.output<typeof analyticsOverview>;
+    return { ...rest, days: days.filter(({ date: _, ...counts }) => Object.values(counts).some(Boolean)) };
+  };
+  return { ...toolOf(endpoint), shownOf };
+}
+
+/** Operations whose tool differs from them. */
+const OWN_TOOLS: Readonly<Record<string, (endpoint: Endpoint) => OperationTool>> = {
+  createSubscriber: createSubscribers,
+  retrieveAnalyticsOverview: analyticsTool,
+};
+
 /** The operations of a router as tools, by their names. */
 export function toolsOf(routes: AnyTRPCRouter): ReadonlyMap<string, OperationTool> {
   const tools = endpointsOf(routes)
     .filter(({ meta }) => !NO_TOOLS.has(meta.operationId))
-    .map((each) => (each.meta.operationId === "createSubscriber" ? createSubscribers(each) : toolOf(each)));
+    .map((each) => (OWN_TOOLS[each.meta.operationId] ?? toolOf)(each));
   return new Map(tools.map((each) => [each.tool.name, each]));
 }
 
