@@ -113,8 +113,8 @@ export function draftRouter<T extends Broadcast, Shown extends z.ZodType, Whole 
       const fields = { ...fieldsOf(input.body), fromName: input.body.from_name };
       const draft = await createDraft(ctx.em, ctx.tenant, type, fields, kind.limit(ctx.env));
       const { caller } = ctx.access;
-      if (type === "newsletter" && caller.kind === "api_key")
-        await attachListOfKey(ctx.em, ctx.tenant, draft.id, caller.id);
+      if (type === "newsletter" && caller.kind === "api_key" && caller.forListId !== null)
+        await attachListOfKey(ctx.em, ctx.tenant, draft.id, caller.forListId);
       return ok(await readRecord(ctx.em, table, shown.record, draft.id), { impact: impact({ would_create: 1 }) });
     });
 

@@ -24,6 +24,8 @@ export interface AccessKey extends CallerFacts {
   kind: "api_key";
   roleAtIssue: Role;
   sendDomains: string[];
+  /** The list that each newsletter of the key targets from the start. */
+  forListId: string | null;
   requiresApproval: boolean;
   dailySendCap: number;
 }

@@ -188,11 +188,12 @@ export async function attachList(em: EntityManager, newsletterId: string, listId
 }
 
 /** Lets a new newsletter target the list that its key was made for, unless that was deleted. */
-export const attachListOfKey = (em: EntityManager, tenant: Tenant, newsletterId: string, keyId: string) =>
+export const attachListOfKey = (em: EntityManager, tenant: Tenant, newsletterId: string, listId: string) =>
   // The lock prevents the list's deletion until the newsletter is committed.
   sql`insert into newsletter_lists (newsletter_id, list_id)
-    select ${newsletterId}, l.id from api_keys k join lists l on l.id = k.for_list_id and ${ofTenant(tenant, "l")}
-    where k.id = ${keyId} and ${ofTenant(tenant, "k")} for share of l`.execute(kysely(em));
+    select ${newsletterId}, l.id from lists l where l.id = ${listId} and ${ofTenant(tenant, "l")} for share`.execute(
+    kysely(em),
+  );
 
 /** @throws {ApiError} `not_found` when it was not targeted; `resource_state_invalid` unless a draft */
 export async function detachList(em: EntityManager, newsletterId: string, listId: string): Promise<void> {
