@@ -156,7 +156,7 @@ const ENCODINGS: Readonly<Record<string, Inflate>> = {
   deflate: promisify(inflate),
 };
 
-/** The type of a body in UTF-8, whatever other parameters it has; undefined for any other body. */
+/** The type of a body in UTF-8, with any other parameters; undefined for a body in another charset. */
 function mediaTypeOf(headers: IncomingHttpHeaders): string | undefined {
   try {
     const { essence, params } = new MIMEType(headers["content-type"] ?? "");

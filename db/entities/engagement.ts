@@ -82,7 +82,7 @@ export const EngagementSchema = defineEntity({
 export const HIT_MAKERS = ["human", "machine", "unknown"] as const;
 export type HitMaker = (typeof HIT_MAKERS)[number];
 
-/** What decides about a hit: see `RULES`. */
+/** Rules that decide about a hit: see `RULES`. */
 export const HIT_RULES = [
   "head",
   "prefetch",
@@ -126,7 +126,7 @@ export const PendingHitSchema = defineEntity({
     at: instant(),
     /** The author's address, which may have data of the recipient filled in; null for an open. */
     url: text("person").nullable(),
-    /** What the request alone shows. `provider` alone is no hit, but what a provider reports about one. */
+    /** The rule that the request alone meets. A row with `provider` and no source is no hit, but a provider's report about one. */
     rule: code().$type<HitRule>().nullable(),
     /** The rule decides in the first minutes of the mail only. */
     early: p.boolean(),

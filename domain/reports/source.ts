@@ -24,7 +24,7 @@ export interface UnreadableEvent {
 }
 export type ParsedReport = MailReport | ReportedHit | UnreadableEvent;
 
-/** What an event says about its mail; undefined where it is of no concern. */
+/** The report in an event about a mail; undefined where the event does not concern its mail. */
 export type Finding = ReportFinding | Omit<ReportedHit, keyof MailRef> | undefined;
 
 /** @param read throws a ZodError where the fields are not as documented */

@@ -24,7 +24,7 @@ export const RULES: Readonly<Record<HitRule, Exclude<HitMaker, "human">>> = {
   first_minutes: "unknown",
 };
 
-/** What a request alone shows. */
+/** A rule that a request alone meets. */
 export interface RequestFinding {
   rule: HitRule;
   /** The rule decides in the first minutes of the mail only. */
