@@ -1,5 +1,4 @@
 import { Context } from "@temporalio/activity";
-import { ApplicationFailure } from "@temporalio/common";
 import { forTenant } from "../db/orm.ts";
 import { isConflict } from "../db/transaction.ts";
 import { isLockTimeout, isUnreachable } from "../db/unreachable.ts";
@@ -8,7 +7,7 @@ import { importWorkflowId } from "../temporal/ids.ts";
 import { type ImportInput, importStart } from "../temporal/starts.ts";
 import type { ActivityDeps } from "./deps.ts";
 import { whileBeating } from "./heartbeat.ts";
-import { LOOK_AGAIN_MS, placesForLongWork } from "./long-work.ts";
+import { placesForLongWork, tryAgain } from "./long-work.ts";
 import { forEachAlone, readLatestRun } from "./starts.ts";
 
 /** A failure of the service that lasts so long is shown to the member, who may try again. */
@@ -29,7 +28,7 @@ export function createImportActivities({ orm, vault, log, stopping }: ActivityDe
         const tenant = { teamId, environment };
         const em = forTenant(orm.em, tenant);
         const signal = AbortSignal.any([stopping, cancellationSignal]);
-        const end = await runInPlace(teamId, async () => {
+        const carryOut = async () => {
           try {
             const state = await carryOutImport(em, vault, tenant, importId, signal);
             failures.delete(importId);
@@ -44,10 +43,8 @@ export function createImportActivities({ orm, vault, log, stopping }: ActivityDe
             await failImport(em, tenant, importId, "The service failed. Try again, or ask its operator.");
             return { state: "FAILED" };
           }
-        });
-        if (end) return end;
-        const retry = { nextRetryDelay: LOOK_AGAIN_MS };
-        throw ApplicationFailure.create({ message: "no_place", type: "no_place", ...retry });
+        };
+        return runInPlace(teamId, carryOut, tryAgain);
       }),
   };
 }

@@ -1,4 +1,3 @@
-import { ApplicationFailure } from "@temporalio/common";
 import { closeLost } from "../domain/sends/ledger/lanes.ts";
 import {
   beginSend,
@@ -16,6 +15,7 @@ import { PlanTooSlow, type PreviewRequest, voidPreview, writePreview } from "../
 import { logMove } from "../domain/sends/send-log.ts";
 import type { ActivityDeps } from "./deps.ts";
 import { whileBeating } from "./heartbeat.ts";
+import { placesForLongWork, tryAgain } from "./long-work.ts";
 
 /** So long the recipients may be counted in the workflow's task, which saves a round trip. */
 const QUICK_PLAN_MS = 2_000;
@@ -23,36 +23,13 @@ const QUICK_PLAN_MS = 2_000;
 /** To copy so many keeps a connection, and a core of Postgres, busy for seconds: their confirm takes a place. */
 const LARGE_PLAN_RECIPIENTS = 50_000;
 
-/** Each holds a connection or two, and keeps a core of Postgres busy. */
-const AT_ONCE = 3;
-const ASK_AGAIN = "1 second";
-
-/** Places for plans that take long, one for a team at most: a team must not take the connections of others. */
-class LongPlans {
-  readonly #teams = new Set<string>();
-
-  /** @throws {ApplicationFailure} when there is no place: Temporal tries the activity again soon */
-  async run<T>(teamId: string, work: () => Promise<T>): Promise<T> {
-    if (this.#teams.has(teamId) || this.#teams.size >= AT_ONCE) {
-      const type = "places_taken";
-      throw ApplicationFailure.create({ message: type, type, nextRetryDelay: ASK_AGAIN });
-    }
-    this.#teams.add(teamId);
-    try {
-      return await work();
-    } finally {
-      this.#teams.delete(teamId);
-    }
-  }
-}
-
 export type SendActivities = ReturnType<typeof createSendActivities>;
 
 /** Each may run twice, and has its effect once. */
 export function createSendActivities({ orm, env, countMails, log }: ActivityDeps) {
   const em = () => orm.em.fork();
   const planLimitMs = env.PLAN_SECONDS * 1_000;
-  const longPlans = new LongPlans();
+  const runInPlace = placesForLongWork();
   /** Logs a change, and leaves the part for the log out of the workflow's history. */
   const logged = async (sendId: string, change: Promise<ChangedSend>): Promise<ChangedSend> => {
     const { from, ...changed } = await change;
@@ -77,13 +54,13 @@ export function createSendActivities({ orm, env, countMails, log }: ActivityDeps
       }
     },
     writeLongPreview: (request: PreviewRequest) =>
-      whileBeating(() =>
-        longPlans.run(request.teamId, async () => void (await writePreview(em(), request, planLimitMs))),
-      ),
+      whileBeating(async () => {
+        await runInPlace(request.teamId, () => writePreview(em(), request, planLimitMs), tryAgain);
+      }),
     confirmSend: (request: ConfirmRequest) => whileBeating(() => confirm(request)),
     /** In one of the places for long plans. */
     confirmLargeSend: (request: ConfirmRequest) =>
-      whileBeating(() => longPlans.run(request.teamId, () => confirm(request))),
+      whileBeating(() => runInPlace(request.teamId, () => confirm(request), tryAgain)),
     voidPreview: (previewId: string) => voidPreview(em(), previewId),
     readSend: (sendId: string) => readSend(em(), sendId),
     beginSend: (sendId: string) => logged(sendId, beginSend(em(), sendId)),

@@ -34,7 +34,7 @@ export const createSequenceActivities = ({ orm, vault, log }: ActivityDeps) => (
       const em = orm.em.fork();
       const { teamId, areMembersNoted } = await readSequence(em, campaignId);
       const note = () => noteMembers(em, vault, campaignId).then(() => true);
-      const areNoted = areMembersNoted || (await runInPlace(teamId, note));
+      const areNoted = areMembersNoted || (await runInPlace(teamId, note, () => false));
       await advanceWaves(em, campaignId);
       const { sendId, isBusy, isBlocked = false, capMs = 0 } = await claimWave(em, campaignId, wave);
       const progress = await readProgress(em, campaignId);

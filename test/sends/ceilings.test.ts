@@ -100,7 +100,7 @@ describe("A plan that takes longer than the API waits", () => {
     const ids = tokens.map((token) => token.split(".")[0] ?? "");
     const hasNoPlace = async (sendId: string) => {
       const { raw } = await workflowOf(sendId).describe();
-      return raw.pendingActivities?.some(({ lastFailure }) => lastFailure?.message === "places_taken") ?? false;
+      return raw.pendingActivities?.some(({ lastFailure }) => lastFailure?.message === "no_place") ?? false;
     };
     await whileInsertsAreHeld("send_recipients", `new.send_id in ('${ids.join("', '")}')`, async (held) => {
       const answers = [sender, other].map((each, i) => confirm(each, tokens[i] ?? ""));
