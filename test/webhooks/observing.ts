@@ -105,7 +105,7 @@ export const states = (log: readonly Row[]): [number, DeliveryStatus][] =>
   log.map(({ attempt, status }): [number, DeliveryStatus] => [attempt, status]).sort(([a], [b]) => a - b);
 
 /** Why an attempt is made again that its endpoint did not refuse: the machine was too slow, or the service was cut off. */
-export const TOO_LATE = /within \d+ s|outcome is unknown/;
+const TOO_LATE = /within \d+ s|outcome is unknown/;
 
 /** The status of each attempt of a delivery, oldest first, but for those that were too late: a busy machine may have some. */
 export const statesInTime = (log: readonly Row[]): DeliveryStatus[] =>
