@@ -61,7 +61,6 @@ export async function benchIntake(options: IntakeOptions): Promise<BenchReport> 
       accounts: 1,
       repeat,
       previews: 1,
-      catcher: false,
       kill: false,
       tracking: true,
       brief: true,

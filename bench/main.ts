@@ -1,7 +1,6 @@
 /** Measurements: `npm run bench -- <name> [options]` */
-import { Command, Option } from "commander";
+import { Command } from "commander";
 import { wholeNumber, words } from "../app/options.ts";
-import { TASK_QUEUES } from "../temporal/ids.ts";
 import { type BenchReport, toText } from "./report.ts";
 
 const program = new Command("bench")
@@ -19,15 +18,8 @@ const sizes = (list: string): number[] => words(list).map(wholeNumber(1));
 
 const withStackOptions = (command: Command): Command =>
   command.option("--stack <file>", "the stack.json of a running stack, e.g. .data/stack.json");
-/** Adds `--doubled`, to measure pools of two processes. */
-const withDoubled = (command: Command): Command =>
-  command.addOption(
-    new Option("--doubled <pool...>", "pools of which a second process works; not with --stack")
-      .choices(Object.keys(TASK_QUEUES))
-      .default([]),
-  );
 
-withDoubled(withStackOptions(program.command("send")))
+withStackOptions(program.command("send"))
   .description("a newsletter from preview to the last mail: rates, CPU, memory, and whether all of it is right")
   .option("--recipients <list>", "sizes of the lists, one send each", sizes, [100_000])
   .option("--latency-ms <n>", "how long the SMTP server takes to answer a mail", wholeNumber(0), 0)
@@ -37,7 +29,6 @@ withDoubled(withStackOptions(program.command("send")))
   .option("--previews <n>", "previews whose median is told", wholeNumber(1), 5)
   .option("--kill", "kill the dispatch worker at full speed, in the middle of each send", false)
   .option("--tracking", "send a body with links in turns without tracking and with it, and compare the rates", false)
-  .option("--catcher", "mail to the stack's mail catcher instead of the lean sink", false)
   .option("--cpu-prof <folder>", "write a CPU profile of each process of the stack there")
   .action(async (options) => show(await (await import("./send.ts")).benchSend(options)));
 
@@ -72,7 +63,7 @@ withStackOptions(program.command("ceilings"))
   .option("--repeat <n>", "newsletters to the same list, one after the other", wholeNumber(1), 1)
   .action(async (options) => show(await (await import("./ceilings.ts")).benchCeilings(options)));
 
-withDoubled(withStackOptions(program.command("webhooks")))
+withStackOptions(program.command("webhooks"))
   .description("webhooks from the commit of a change to its receipt: rates, latencies, CPU, and whether all arrived")
   .option("--events <n>", "events of a run", wholeNumber(1), 5_000)
   .option("--repeat <n>", "runs of each scenario", wholeNumber(1), 1)

@@ -5,7 +5,7 @@ import { kysely } from "../db/orm.ts";
 import { mostInFlight } from "../domain/sends/ledger/account-capacity.ts";
 import { sendWorkflowId } from "../temporal/ids.ts";
 import { eventually } from "../test/support/eventually.ts";
-import { type StackChoice, secondWorkerPids, withStack } from "../test/support/own-stack.ts";
+import { type StackChoice, withStack } from "../test/support/own-stack.ts";
 import { kill, pidsOf } from "../test/support/processes.ts";
 import {
   beginToday,
@@ -17,7 +17,6 @@ import {
   setTomorrow,
   tokenOf,
 } from "../test/support/sending.ts";
-import { stack } from "../test/support/stack.ts";
 import { temporalClient } from "../test/support/temporal.ts";
 import { makeAudience } from "./audience.ts";
 import { machineCpuSeconds, resetPeaks, usage } from "./processes.ts";
@@ -38,8 +37,6 @@ export interface SendOptions extends StackChoice {
   repeat: number;
   /** Previews whose median is reported, for the big list and a small one. */
   previews: number;
-  /** Mail to the stack's mail catcher instead of the lean sink. */
-  catcher: boolean;
   /** Kill the dispatch worker in the middle of each send. */
   kill: boolean;
   /** Send a body with links in turns without tracking and with it. */
@@ -90,13 +87,12 @@ interface Measured {
 
 /** Measures whole sends over HTTP: their rates, their costs, and whether each address got exactly one mail. */
 export function benchSend(options: SendOptions): Promise<BenchReport> {
-  if (options.kill && options.catcher) throw new Error("--kill counts at the lean sink, not at the catcher");
   return withStack(options, () => measureSends(options));
 }
 
 /** The same on the stack that is up. */
 export async function measureSends(options: SendOptions): Promise<BenchReport> {
-  const { recipients: sizes, latencyMs, connections, accounts, repeat, catcher, kill: kills, tracking } = options;
+  const { recipients: sizes, latencyMs, connections, accounts, repeat, kill: kills, tracking } = options;
   const sink = await startSink(latencyMs);
   try {
     const runs: (Measured & { size: number; tracked: boolean | undefined })[] = [];
@@ -135,7 +131,6 @@ export async function measureSends(options: SendOptions): Promise<BenchReport> {
         repeat,
         kill: kills,
         tracking,
-        to: catcher ? "mail catcher" : "sink",
       },
       tables: {
         ...(tracking && { "Rates with tracking on, as a share of those with it off, medians": shares }),
@@ -177,18 +172,14 @@ async function measure(
   sink: Sink,
   tracking: boolean | undefined,
 ): Promise<Measured> {
-  const { latencyMs, connections, accounts, previews, catcher } = options;
-  const { mail } = await stack();
-  const catcherUrl = new URL(mail.smtp);
-  const smtp = catcher ? { host: catcherUrl.hostname, port: Number(catcherUrl.port) } : sink;
-  const few = await makeAudience({ recipients: FEW, connections, smtp, tracking });
-  const many = await makeAudience({ recipients, connections, accounts, smtp, tracking });
+  const { latencyMs, connections, accounts, previews } = options;
+  const few = await makeAudience({ recipients: FEW, connections, smtp: sink, tracking });
+  const many = await makeAudience({ recipients, connections, accounts, smtp: sink, tracking });
   const previewFew = await timePreviews(few, previews);
   const previewMany = await timePreviews(many, previews);
   const { ms: confirmFew } = await timeConfirm(few);
   await untilSent(few, FEW, () => {});
-  const yardstick =
-    catcher || options.brief || options.kill ? undefined : await measurePlain(sink, latencyMs, connections);
+  const yardstick = options.brief || options.kill ? undefined : await measurePlain(sink, latencyMs, connections);
   await sink.clear(latencyMs);
   if (accounts > 1) await setTomorrow(many);
   const token = await tokenOf(many);
@@ -196,11 +187,7 @@ async function measure(
   // Those of the small send's account may idle for a while yet.
   const { connections: idle } = await sink.stats();
 
-  const pids = () => ({
-    ...pidsOf(PROCESSES),
-    ...secondWorkerPids,
-    ...(catcher ? {} : { sink: sink.pid }),
-  });
+  const pids = () => ({ ...pidsOf(PROCESSES), sink: sink.pid });
   const measured = pids();
   resetPeaks(measured);
   const before = usage(measured);
@@ -233,16 +220,16 @@ async function measure(
   const ours = Object.keys(measured).reduce((sum, name) => sum + seconds(name), 0);
   const each = (value: number) => round((value / recipients) * 10_000, 3);
   const sinkSeconds = ((stats.lastAt ?? 0) - (stats.firstAt ?? 0)) / 1_000;
-  const rate = recipients / (catcher ? ledger.span : sinkSeconds);
+  const rate = recipients / sinkSeconds;
   return {
     rates: {
       "latency ms": latencyMs,
       "mails/s, first to last": round(rate),
       "by the ledger": round(recipients / ledger.span),
       "from the confirm": round(recipients / wallSeconds),
-      "first mail after s": catcher ? null : round(wallSeconds - sinkSeconds - ledger.tail, 2),
+      "first mail after s": round(wallSeconds - sinkSeconds - ledger.tail, 2),
       "pauses s": round(ledger.gaps, 2),
-      connections: catcher ? null : stats.mostConnections - idle,
+      connections: stats.mostConnections - idle,
       "most SENDING": mostSending,
       "history events": history,
     },
@@ -280,10 +267,10 @@ async function measure(
     kill: killed?.row,
     problems: [
       ...(killed?.problems ?? (await wrongs(many, recipients))),
-      ...(catcher || killed || (stats.received === recipients && stats.recipients === recipients)
+      ...(killed || (stats.received === recipients && stats.recipients === recipients)
         ? []
         : [`${recipients} mails were due, the sink got ${stats.received}`]),
-      ...(catcher || stats.duplicates === 0 ? [] : [`${stats.duplicates} mails came again`]),
+      ...(stats.duplicates === 0 ? [] : [`${stats.duplicates} mails came again`]),
       ...(mostSending > mostInFlight(connections) * accounts ? [`${mostSending} rows were SENDING at once`] : []),
     ],
   };

@@ -4,7 +4,7 @@ import { claimPort } from "../config/ports.ts";
 import { kysely } from "../db/orm.ts";
 import { eventually } from "../test/support/eventually.ts";
 import { makeTeam, type TestTeam, unique } from "../test/support/factories.ts";
-import { type StackChoice, secondWorkerPids, withStack } from "../test/support/own-stack.ts";
+import { type StackChoice, withStack } from "../test/support/own-stack.ts";
 import { kill, pidsOf } from "../test/support/processes.ts";
 import { stack } from "../test/support/stack.ts";
 import { emitSome, makeEndpoint } from "../test/support/webhooks.ts";
@@ -378,7 +378,7 @@ async function measure(
   const inserts = isCompared ? await yardstick.measure() : undefined;
   const answering = paths.slice(hanging);
   const expected = answering.length * events;
-  const pids = () => ({ ...pidsOf(PROCESSES), ...secondWorkerPids, sink: sink.pid });
+  const pids = () => ({ ...pidsOf(PROCESSES), sink: sink.pid });
   const before = usage(pids());
 
   const { afterMs, events: othersEvents = 0 } = others ?? {};

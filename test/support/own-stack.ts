@@ -4,9 +4,7 @@ import { resolve } from "node:path";
 import { removeDataDir } from "../../stack/postgres.ts";
 import { readStackSettings } from "../../stack/settings.ts";
 import { Stack } from "../../stack/stack.ts";
-import type { PoolName } from "../../temporal/ids.ts";
 import { closeAll } from "./factories.ts";
-import { forkWorker, type TestWorker } from "./processes.ts";
 import { FREE_PORTS, NO_RATE_LIMITS, shellVariables } from "./stack-settings.ts";
 
 /** Settings that a measurement may vary. */
@@ -27,45 +25,16 @@ export interface StackChoice {
   cpuProf?: string | undefined;
   /** Settings that differ from those of `npm start`; only for one that is brought up. */
   settings?: Record<string, string>;
-  /** Pools of which a second process works beside that of the stack; only for one that is brought up. */
-  doubled?: readonly PoolName[];
   /** Does not report processes that die and are started again. */
   quiet?: boolean;
 }
 
-/** The pids of the second processes that work at present, by names like "dispatch 2". */
-export const secondWorkerPids: Record<string, number> = {};
-
-/** Starts a second process of each pool. @returns stops them */
-async function startSecondWorkers(
-  pools: readonly PoolName[],
-  settings: NodeJS.ProcessEnv,
-): Promise<() => Promise<void>> {
-  const workers: TestWorker[] = [];
-  const stop = async () => {
-    for (const pool of pools) delete secondWorkerPids[`${pool} 2`];
-    await Promise.all(workers.map((worker) => worker.stop()));
-  };
-  try {
-    for (const pool of pools) {
-      const worker = await forkWorker(pool, settings);
-      workers.push(worker);
-      secondWorkerPids[`${pool} 2`] = worker.pid;
-    }
-    return stop;
-  } catch (error) {
-    await stop();
-    throw error;
-  }
-}
-
 /** With the settings of `npm start` but no rate limits, durable; the tests' factories then work on that stack. */
 export async function withStack<T>(
-  { stack: given, cpuProf, settings, doubled = [], quiet }: StackChoice,
+  { stack: given, cpuProf, settings, quiet }: StackChoice,
   work: () => Promise<T>,
 ): Promise<T> {
   if (given !== undefined) {
-    if (doubled.length > 0) throw new Error("--doubled is only for a stack that is brought up, not with --stack");
     if (!existsSync(given)) throw new Error(`${given} does not exist; is the stack running?`);
     process.env["MAILKEEL_STACK"] = resolve(given);
     return work().finally(closeAll);
@@ -85,8 +54,7 @@ export async function withStack<T>(
   try {
     const { file } = await stack.start();
     process.env["MAILKEEL_STACK"] = file;
-    const stopSecondWorkers = await startSecondWorkers(doubled, { ...measuredVariables(), ...settings });
-    return await work().finally(closeAll).finally(stopSecondWorkers);
+    return await work().finally(closeAll);
   } finally {
     await stack.stop();
     await removeDataDir(dataDir);

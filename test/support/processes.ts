@@ -66,22 +66,17 @@ export async function workerSettings(): Promise<Record<string, string | undefine
   };
 }
 
-/** A worker in addition to the stack's, with its settings and the tests' short waits. Resolves once it polls. */
-export const startWorker = (pool: PoolName, settings: Record<string, string> = {}): Promise<TestWorker> =>
-  forkWorker(pool, {
-    ...QUICK,
-    SHUTDOWN_GRACE_MS: "2000",
-    ...settings,
-  });
-
 export const threadsOf = (pid: number): string[] =>
   readdirSync(`/proc/${pid}/task`).map((id) => readFileSync(`/proc/${pid}/task/${id}/comm`, "utf8").trim());
 
-/** In addition to the stack's. Resolves once it polls. @param settings those that differ from the stack's */
-export async function forkWorker(pool: PoolName, settings: NodeJS.ProcessEnv): Promise<TestWorker> {
+/**
+ * A worker in addition to the stack's, with its settings and the tests' short waits. Resolves once it polls.
+ * @param settings those that differ
+ */
+export async function startWorker(pool: PoolName, settings: Record<string, string> = {}): Promise<TestWorker> {
   const child = fork(WORKERS_MAIN, ["--pool", pool], {
     stdio: ["ignore", "ignore", "inherit", "ipc"],
-    env: { ...(await workerSettings()), ...settings },
+    env: { ...(await workerSettings()), ...QUICK, SHUTDOWN_GRACE_MS: "2000", ...settings },
   });
   const gone = once(child, "exit");
   await Promise.race([
