@@ -1,8 +1,7 @@
-import type { RouteKind } from "./definition.ts";
 import { unavailable } from "./failures.ts";
 
 /** No request waits longer than this for its answer. A confirm may wait for Temporal for a minute. */
-export const DEADLINE_MS: Record<RouteKind, number> = { read: 30_000, write: 30_000, workflow: 75_000 };
+export const DEADLINE_MS = { read: 30_000, write: 30_000, workflow: 75_000 };
 
 /** Waits for work that has a limit of its own. The deadline is off meanwhile and starts again afterwards. */
 export type PauseDeadline = <T>(wait: () => Promise<T>) => Promise<T>;

@@ -3,6 +3,7 @@ import { isGrpcServiceError } from "@temporalio/client";
 import type { Logger } from "pino";
 import type { Env } from "../../config/env.ts";
 import { openProbe } from "../../db/probe.ts";
+import { beforeDeadline } from "../rest/deadline.ts";
 import type { TemporalGateway } from "../temporal-gateway.ts";
 
 /** Shorter than the timeout of a probe. */
@@ -18,12 +19,6 @@ export type Readiness = { ready: boolean } & Record<Dependency, "ok" | "unreacha
 export interface ReadinessCheck {
   read(): Promise<Readiness>;
   close(): Promise<void>;
-}
-
-function within(work: Promise<unknown>): Promise<unknown> {
-  const { promise: late, reject } = Promise.withResolvers<never>();
-  const timer = setTimeout(() => reject(new Error("No answer in time")), DEADLINE_MS);
-  return Promise.race([work, late]).finally(() => clearTimeout(timer));
 }
 
 /** Opens the check, with a connection to Postgres beside those that requests use. */
@@ -46,7 +41,7 @@ export function openReadiness(
   };
   const stateOf = async (dependency: Dependency) => {
     try {
-      await within(checks[dependency]());
+      await beforeDeadline(DEADLINE_MS, checks[dependency]);
       return "ok";
     } catch (err) {
       log.warn({ err, dependency }, "not ready");

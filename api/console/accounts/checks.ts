@@ -1,9 +1,8 @@
-import { setTimeout as delay } from "node:timers/promises";
 import { AccountCheckError, type AccountDeps } from "../../../domain/accounts/accounts.ts";
 import { openTokenPost } from "../../../domain/accounts/tokens.ts";
 import { ApiError } from "../../../domain/errors.ts";
 import type { RequestContext } from "../../context.ts";
-import { unavailable } from "../../rest/failures.ts";
+import { beforeDeadline } from "../../rest/deadline.ts";
 import { Turns } from "../../rest/turns.ts";
 
 /** For these a request waits: a login at a mail server, and the look-ups of a domain. */
@@ -49,9 +48,4 @@ export async function withLogins<T>(ctx: RequestContext, act: (deps: AccountDeps
 
 /** Acts with look-ups in DNS. @throws {ApiError} `service_unavailable` when they are not answered in time */
 export const withLookups = <T>({ tenant, answering }: RequestContext, act: () => Promise<T>): Promise<T> =>
-  turns.during(tenant.teamId, answering, () => {
-    const late = delay(LOOKUPS_MS, undefined, { ref: false }).then(() => {
-      throw unavailable(new Error("DNS did not answer in time"));
-    });
-    return Promise.race([act(), late]);
-  });
+  turns.during(tenant.teamId, answering, () => beforeDeadline(LOOKUPS_MS, act));
