@@ -62,6 +62,10 @@ describe("Every endpoint declares", () => {
         assert.equal(meta.idempotency, expected);
       });
 
+      it("that its answer holds a secret, if it does", () => {
+        assert.equal(meta.secret ?? false, fieldsOf(meta.output).includes("secret"));
+      });
+
       it("its parameters and its fields, and refuses one that is not valid by its name", () => {
         const parse = parserOf(meta);
         const valid = {

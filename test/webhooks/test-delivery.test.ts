@@ -84,12 +84,10 @@ describe("A test delivery", () => {
     assert.deepEqual(await logOf(team, endpoint.id), []);
   });
 
-  it("is refused while the endpoint is off, and 404 for another team's", async () => {
+  it("is refused while the endpoint is off", async () => {
     await client.patch(`/webhooks/${endpoint.id}`, { active: false });
     refused(await test(), 409, "resource_state_invalid");
     refused(await test(undefined, { query: { dry_run: "true" } }), 409, "resource_state_invalid");
-    const other = await makeTeam();
-    refused(await api(other.keys.live).post(`/webhooks/${endpoint.id}/test`), 404, "not_found");
   });
 
   it("is attempted once, and moves no counter of the endpoint's health, however it ends", async () => {
