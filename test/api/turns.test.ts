@@ -1,12 +1,9 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
-import { sql } from "kysely";
 import { pino } from "pino";
 import { z } from "zod";
 import { ok, router } from "../../api/rest/route.ts";
-import { kysely } from "../../db/orm.ts";
-import { ApiError } from "../../domain/errors.ts";
 import { api } from "../support/api.ts";
 import { route, serveRoutes, type TestApp } from "../support/app.ts";
 import { eventually } from "../support/eventually.ts";
@@ -30,17 +27,7 @@ const slowRoute = (path: `/${string}`, isHeavy = false) =>
       return ok({ object: "slow" as const });
     });
 
-/** A key of an advisory lock that only this file takes. */
-const LOCK = 7_031_842;
-
 const routes = router({
-  locked: route({ method: "GET", path: "/locked", scope: "lists:read", summary: "Waits at Postgres for a lock" })
-    .input(z.strictObject({}))
-    .output(z.object({ object: z.literal("locked") }))
-    .query(async ({ ctx }) => {
-      await sql`select pg_advisory_xact_lock_shared(${sql.lit(LOCK)})`.execute(kysely(ctx.em));
-      return ok({ object: "locked" as const });
-    }),
   slow: slowRoute("/slow"),
   long: slowRoute("/long", true),
   quick: route({ method: "GET", path: "/quick", scope: "lists:read", summary: "Reads at once" })
@@ -51,12 +38,6 @@ const routes = router({
     .input(z.strictObject({ body: z.strictObject({ text: z.string() }) }))
     .output(z.object({ object: z.literal("taken") }))
     .mutation(async () => ok({ object: "taken" as const })),
-  failing: route({ method: "GET", path: "/failing", scope: "lists:read", summary: "Refuses" })
-    .input(z.strictObject({}))
-    .output(z.object({}))
-    .query(async () => {
-      throw new ApiError("resource_state_invalid");
-    }),
 });
 
 /** An upload that the API has begun to read and that never ends. */
@@ -125,34 +106,6 @@ describe("The turns of requests", () => {
     const team = await makeTeam();
     const more = await Promise.all(Array.from({ length: 4 }, async () => (await team.mint()).key));
     await askFor({ team, keys: [team.keys.live, ...more], atOnce: 16 });
-  });
-
-  it("leaves connections to other teams when a team's reads are slow at Postgres", async () => {
-    const [team, other] = [await makeTeam(), await makeTeam()];
-    const small = await serveRoutes(routes, { changes: { DATABASE_POOL_MAX: 2 } });
-    const client = api(team.keys.live, small.base);
-    const db = kysely(team.em.fork());
-    const atLock = async () => {
-      const { rows } = await sql`
-        select from pg_locks where locktype = 'advisory' and objid = ${sql.lit(LOCK)} and not granted`.execute(db);
-      return rows.length;
-    };
-    try {
-      const asked = await db.transaction().execute(async (tx) => {
-        await sql`select pg_advisory_xact_lock(${sql.lit(LOCK)})`.execute(tx);
-        const reads = Array.from({ length: 3 }, () => client.get("/locked"));
-        await eventually(async () => (await atLock()) > 0, { what: "the first read" });
-        for (let i = 0; i < 3; i++) {
-          assert.equal((await api(other.keys.live, small.base).get("/quick")).status, 200);
-        }
-        assert.equal(await atLock(), 1);
-        // In a box: the transaction must not wait for them.
-        return { reads };
-      });
-      for (const { status } of await Promise.all(asked.reads)) assert.equal(status, 200);
-    } finally {
-      await small.close();
-    }
   });
 
   /** Holds as many bodies as may be taken at once, sends one more and asks beside it. @param keys one for each body */
