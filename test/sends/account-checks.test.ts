@@ -119,7 +119,9 @@ describe("The check of a sending account", () => {
     assert.deepEqual(await check(), { working: 0, failing: 1, postponed: 0 });
     const failed = await account();
     assert.equal(failed.status, "ERROR");
-    assert.deepEqual(await events(), [["account.error", "ERROR", "login_refused"]]);
+    assert.deepEqual(await emittedEvents(sender), [
+      { type: "account.error", object: { ...failed, last_error: "login_refused" } },
+    ]);
     assert.equal((await preview(sender)).body.error.code, "sending_domain_unverified");
     assert.ok((await waitSeconds()) > 2_800, "the next login follows after an hour or so");
     await check();

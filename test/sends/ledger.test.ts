@@ -28,6 +28,7 @@ import { parseOutcomes, settleUnknown } from "../../domain/sends/operators/settl
 import { live, mailed, reasonOf, recordedKinds } from "../reports/mails.ts";
 import { recountFigures } from "../support/recount.ts";
 import { credits, ledgerStates, makeSender, startUntaken, untilBlocked } from "../support/sending.ts";
+import { emittedEvents, listen } from "../webhooks/outbox.ts";
 
 const POLICY = {
   DEFERRAL_LADDER_SECONDS: [60],
@@ -486,10 +487,15 @@ describe("The end of a send", () => {
     });
   });
 
-  it("is FAILED, and keeps no credit, when no mail went out", async () => {
+  it("is FAILED, with an event, and keeps no credit, when no mail went out", async () => {
     const { sender, setStates, finish } = await untaken(2);
+    await listen(sender, { events: ["newsletter.completed"] });
     await setStates(["REJECTED", "EXPIRED"]);
     assert.equal((await finish()).status, "FAILED");
+    assert.deepEqual(
+      (await emittedEvents(sender)).map(({ object }) => object.status),
+      ["FAILED"],
+    );
     assert.deepEqual(await credits(sender), { available: 2, reserved: 0, mismatch: false });
   });
 

@@ -10,7 +10,6 @@ import { transaction } from "../../db/transaction.ts";
 import { resumeAccount, suspendAccount } from "../../domain/accounts/accounts.ts";
 import { importSubscribers } from "../../domain/import/import.ts";
 import { confirmUrl, unsubscribeUrl } from "../../domain/mail/links.ts";
-import { sealContext } from "../../domain/secrets/crypto.ts";
 import { settleOutcomes } from "../../domain/sends/ledger/moves.ts";
 import { EVENT_NAMES, EVENTS, type EventName } from "../../domain/webhooks/catalogue.ts";
 import { emit, OUTBOX_CHANNEL } from "../../domain/webhooks/emit.ts";
@@ -602,44 +601,6 @@ describe("Events of a send", () => {
     );
     assert.equal(objectsOf(events, "email.rejected").length, 1);
     assert.equal(objectsOf(events, "suppression.added").length, 1);
-  });
-
-  it("report the end of a send that mailed no recipient", async () => {
-    const sender = await makeSender({ recipients: 1 });
-    await listen(sender, { events: ["newsletter.completed"] });
-    await setFaults([{ stage: "rcpt", match: sender.audience, code: 550, message: "5.1.1 no" }]);
-    await sendAndWait(sender);
-    assert.deepEqual(
-      (await emittedEvents(sender)).map(({ object }) => object.status),
-      ["FAILED"],
-    );
-  });
-
-  it("report an account whose login is refused, and its recovery with the first login that works", async () => {
-    const sender = await makeSender({ recipients: 2 });
-    await listen(sender, { events: ["account.error", "account.recovered"] });
-    const since = emitted(sender);
-    const password = sender.vault.encrypt(
-      "a password",
-      sealContext("email_accounts", "encrypted_password", sender.accountId),
-    );
-    await sql`update email_accounts set username = 'news', encrypted_password = ${password}
-      where id = ${sender.accountId}`.execute(kysely(sender.em));
-    await setFaults([{ stage: "auth", code: 535, message: "5.7.8 no" }]);
-    const { data } = await startSend(sender);
-    await untilStatus(sender, ["PAUSED"]);
-    const account = async () => (await sender.client.get(`/accounts/${sender.accountId}`)).body.data;
-    const shown = await account();
-    assert.deepEqual(await since(), [{ type: "account.error", object: { ...shown, last_error: "login_refused" } }]);
-    await workflowOf(data.id).executeUpdate("resume");
-    await untilStatus(sender, ["PAUSED"]);
-    assert.deepEqual(await since(), [], "the account failed before");
-    await setFaults([]);
-    await workflowOf(data.id).executeUpdate("resume");
-    await untilStatus(sender, ["SENT"]);
-    assert.deepEqual(await since(), [
-      { type: "account.recovered", object: { ...(await account()), last_error: null } },
-    ]);
   });
 
   it("report once that an account was taken out of service, and once that it was put back", async () => {
