@@ -251,8 +251,8 @@ describe("A failing endpoint", () => {
     assert.match(off.stderr, /is off: nothing is sent to it/);
   });
 
-  it("shows operators its state, its next probe and what waits, and lets them give that up", async () => {
-    const { team, endpoint, answer, at, emitWaiting } = await failing("shown");
+  it("shows operators its state, its next probe and what waits", async () => {
+    const { team, endpoint, emitWaiting } = await failing("shown");
     const [first] = await emitWaiting(4);
     const [shown, text, where] = await Promise.all([
       app("webhook:show", endpoint.id, "--json"),
@@ -282,19 +282,6 @@ describe("A failing endpoint", () => {
       [where.json.workflow, where.json.next_attempt_at],
       [endpointWorkflowId(endpoint.id), iso(probe_at)],
     );
-
-    const given = await app("webhook:give-up", endpoint.id, "--json");
-    assert.equal(given.json.given_up, 4, given.stderr);
-    for (const row of await untilOver(team, endpoint.id, 4)) {
-      assert.equal(row.status, "FAILED");
-      assert.match(row.error_message ?? "", /An operator gave it up/);
-    }
-    assert.equal(at().length, 0);
-    const replayed = await app("webhook:replay", "--json", "--since", "2020-01-01T00:00:00Z", "--webhook", endpoint.id);
-    assert.equal(replayed.json.replayed, 4, replayed.stderr);
-    answer(answerWith(204));
-    await setHealth(team, endpoint.id, { probe_at: sql`now()` });
-    await untilLog(team, endpoint.id, (log) => log.filter(({ status }) => status === "SUCCEEDED").length === 4);
   });
 
   it("has what waits BLOCKED when it is switched off, and FAILED what was attempted", async () => {
