@@ -1491,6 +1491,27 @@ export type TrackedEventPayload = {
   };
 };
 
+/** A link of a newsletter or campaign with its clicks. */
+export type TrackedLink = {
+  object: "link";
+  /** The id of the record. */
+  id: string;
+  /** The page that it leads to. */
+  url: string;
+  /** Clicks by people. */
+  clicks: number;
+  /** Mails in which a person clicked it. */
+  clickers: number;
+  /** Clicks that a program may have made, which `clicks` leaves out. */
+  clicks_unknown: number;
+  /** Clicks by programs, which `clicks` leaves out. */
+  clicks_machine: number;
+  /** When a person first clicked it. */
+  first_at: string | null;
+  /** When a person last clicked it. */
+  last_at: string | null;
+};
+
 /** An opt-out of a recipient. It is never changed. */
 export type Unsubscribe = {
   object: "unsubscribe";
@@ -2186,6 +2207,15 @@ export type ListListSubscribersQuery = {
   status?: "PENDING" | "CONFIRMED" | "UNSUBSCRIBED" | undefined;
 };
 
+export type ListNewsletterLinksQuery = {
+  /** Records of a page at most. */
+  limit?: number | undefined;
+  /** `meta.next_cursor` of the page before, with all other parameters as they were. */
+  cursor?: string | undefined;
+  /** By `clickers`: most first, or fewest first. */
+  order?: "asc" | "desc" | undefined;
+};
+
 export type ListNewsletterRecipientsQuery = {
   /** Records of a page at most. */
   limit?: number | undefined;
@@ -2205,6 +2235,15 @@ export type ListNewsletterRecipientsQuery = {
     | "SUPPRESSED"
     | "CANCELLED"
     | undefined;
+};
+
+export type ListCampaignLinksQuery = {
+  /** Records of a page at most. */
+  limit?: number | undefined;
+  /** `meta.next_cursor` of the page before, with all other parameters as they were. */
+  cursor?: string | undefined;
+  /** By `clickers`: most first, or fewest first. */
+  order?: "asc" | "desc" | undefined;
 };
 
 export type ListCampaignRecipientsQuery = {
@@ -2970,6 +3009,30 @@ export class NewslettersResource {
   }
 
   /**
+   * List the links of a newsletter with their clicks.
+   *
+   * Pages through the links of a newsletter that were clicked in mails with tracking. A link that leads to one page from several places of the mail is one record. The sums over all links are those of its mails: of `clicks` the `clicked`, and of the others the `clicked_unknown` and `clicked_machine` of its analytics.
+   *
+   * A click counts as in the analytics, some seconds after it. While people click, a link may move from one page to another.
+   *
+   * **Scope:** `newsletters:read` and `analytics:read`.
+   *
+   * **Errors:** `cursor_invalid`, `filter_unsupported`, `expand_unsupported`, `insufficient_scope`, `not_found`, those of every operation.
+   */
+  listLinks(
+    newsletterId: string,
+    query: ListNewsletterLinksQuery = {},
+    options?: RequestOptions,
+  ): Listing<TrackedLink> {
+    const readPage = (query: ListNewsletterLinksQuery): Promise<Page<TrackedLink>> =>
+      this.#transport.request(
+        { method: "GET", path: "/newsletters/{newsletterId}/links", ids: { newsletterId }, query },
+        options,
+      );
+    return listingOf(readPage, query);
+  }
+
+  /**
    * List the recipients of a newsletter with the outcome of each mail.
    *
    * Pages through the recipients of a newsletter, which are fixed at its confirmation: before it there are none. Each is a record as the events `email.*` have it. A bounce or a complaint that comes later changes no status here.
@@ -3226,6 +3289,26 @@ export class CampaignsResource {
       { method: "POST", path: "/campaigns/{campaignId}/cancel", ids: { campaignId }, takesKey: true },
       options,
     );
+  }
+
+  /**
+   * List the links of a campaign with their clicks.
+   *
+   * Pages through the links of a campaign that were clicked in mails with tracking. A link that leads to one page from several places of the mail is one record. The sums over all links are those of its mails: of `clicks` the `clicked`, and of the others the `clicked_unknown` and `clicked_machine` of its analytics.
+   *
+   * A click counts as in the analytics, some seconds after it. While people click, a link may move from one page to another.
+   *
+   * **Scope:** `campaigns:read` and `analytics:read`.
+   *
+   * **Errors:** `cursor_invalid`, `filter_unsupported`, `expand_unsupported`, `insufficient_scope`, `not_found`, those of every operation.
+   */
+  listLinks(campaignId: string, query: ListCampaignLinksQuery = {}, options?: RequestOptions): Listing<TrackedLink> {
+    const readPage = (query: ListCampaignLinksQuery): Promise<Page<TrackedLink>> =>
+      this.#transport.request(
+        { method: "GET", path: "/campaigns/{campaignId}/links", ids: { campaignId }, query },
+        options,
+      );
+    return listingOf(readPage, query);
   }
 
   /**

@@ -21,6 +21,7 @@ export const ID_PREFIX = {
   webhook: "whk",
   event: "evt",
   tracking: "trk",
+  trackedLink: "lnk",
   delivery: "dlv",
   reportSource: "rps",
   dkimKey: "dkim",

@@ -2,6 +2,7 @@ import { CAMPAIGN_STATUSES, Campaign } from "../../db/entities/send.ts";
 import { router } from "../rest/route.ts";
 import { commandRouter } from "../sends/commands.ts";
 import { draftRouter } from "../sends/drafts.ts";
+import { linksRoute } from "../sends/links.ts";
 import { recipientsRoute } from "../sends/recipients.ts";
 import { sendRouter } from "../sends/routes.ts";
 import { campaignRecord, presentPreview, presentSend, wholeCampaignRecord } from "./present.ts";
@@ -31,6 +32,7 @@ export const campaignsRouter = router({
     whole: { schema: campaignWithRecipients, record: wholeCampaignRecord },
   }),
   commands: commandRouter(kind),
+  links: linksRoute(kind),
   recipients: recipientsRoute({ ...kind, personScope: "contacts:read" }),
   sends: sendRouter({
     ...kind,

@@ -2,6 +2,7 @@ import { BROADCAST_STATUSES, Newsletter } from "../../db/entities/send.ts";
 import { router } from "../rest/route.ts";
 import { commandRouter } from "../sends/commands.ts";
 import { draftRouter } from "../sends/drafts.ts";
+import { linksRoute } from "../sends/links.ts";
 import { recipientsRoute } from "../sends/recipients.ts";
 import { sendRouter } from "../sends/routes.ts";
 import { newsletterRecord, presentPreview, presentSend, wholeNewsletterRecord } from "./present.ts";
@@ -32,6 +33,7 @@ export const newslettersRouter = router({
     whole: { schema: newsletterWithRecipients, record: wholeNewsletterRecord },
   }),
   commands: commandRouter(kind),
+  links: linksRoute(kind),
   recipients: recipientsRoute({ ...kind, personScope: "subscribers:read" }),
   sends: sendRouter({
     ...kind,

@@ -115,6 +115,42 @@ export const MarkedHitSchema = defineEntity({
   },
 });
 
+/**
+ * The links of newsletters and campaigns with the sums of their clicks, which outlive the facts. Hits are settled by one process
+ * at a time, so no transaction waits for a row.
+ */
+export const TrackedLinkSchema = defineEntity({
+  name: "tracked_links",
+  indexes: [{ properties: ["resourceId"] }],
+  properties: {
+    /** Of a hash of the resource and the URL, which is too long for an index. */
+    id: code().primary(),
+    ...tenancy,
+    resourceId: code(),
+    url: text("team"),
+    /** By people; the others stand beside. */
+    clicks: p.integer(),
+    /** Mails in which it was clicked by a person. */
+    clickers: p.integer(),
+    clicksUnknown: p.integer(),
+    clicksMachine: p.integer(),
+    /** Of people's clicks; null without one. */
+    firstAt: instant().nullable(),
+    lastAt: instant().nullable(),
+  },
+});
+
+/** Clicks of people on the links of a mail. */
+export const LinkClickSchema = defineEntity({
+  name: "link_clicks",
+  properties: {
+    sendId: code().primary(),
+    seq: p.integer().primary(),
+    linkId: code().primary(),
+    count: p.integer(),
+  },
+});
+
 /** Hits that wait for those that may decide about them. Each is deleted when it is settled, seconds later. */
 export const PendingHitSchema = defineEntity({
   name: "pending_hits",

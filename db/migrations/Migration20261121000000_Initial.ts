@@ -51,6 +51,7 @@ create table "imports" ("id" text not null, "team_id" text not null, "environmen
 create index "imports_team_id_environment_id_index" on "imports" ("team_id", "environment", "id");
 create index "imports_expires_at_index" on "imports" ("expires_at");
 create table "import_parts" ("import_id" text not null, "n" int not null, "bytes" bytea not null, primary key ("import_id", "n"));
+create table "link_clicks" ("send_id" text not null, "seq" int not null, "link_id" text not null, "count" int not null, primary key ("send_id", "seq", "link_id"));
 create table "lists" ("id" text not null, "team_id" text not null, "environment" text not null, "name" text not null, "description" text null, "optin" text not null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), "updated_by" text null, primary key ("id"));
 create index "lists_team_id_environment_updated_at_id_index" on "lists" ("team_id", "environment", "updated_at", "id");
 create index "lists_team_id_environment_created_at_id_index" on "lists" ("team_id", "environment", "created_at", "id");
@@ -109,6 +110,8 @@ create index "suppressions_team_id_environment_reason_updated_at_id_index" on "s
 create index "suppressions_team_id_environment_reason_created_at_id_index" on "suppressions" ("team_id", "environment", "reason", "created_at", "id");
 alter table "suppressions" add constraint "suppressions_team_id_environment_email_unique" unique ("team_id", "environment", "email");
 create table "teams" ("id" text not null, "name" text not null, "plan" text not null, "time_zone" text not null default 'UTC', "requests_per_minute" int null, "contact_slots" int null, "webhook_endpoints" int null, "tracking" boolean not null default false, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), "updated_by" text null, primary key ("id"));
+create table "tracked_links" ("id" text not null, "team_id" text not null, "environment" text not null, "resource_id" text not null, "url" text not null, "clicks" int not null, "clickers" int not null, "clicks_unknown" int not null, "clicks_machine" int not null, "first_at" timestamptz(3) null, "last_at" timestamptz(3) null, primary key ("id"));
+create index "tracked_links_resource_id_index" on "tracked_links" ("resource_id");
 create table "unsubscribes" ("id" text not null, "team_id" text not null, "environment" text not null, "email" text not null, "email_spelling" text null, "reason" text not null, "source" text not null, "campaign_id" text null, "unsubscribed_at" timestamptz(3) not null default now(), primary key ("id"));
 create index "unsubscribes_source" on "unsubscribes" ("team_id", "environment", "source", "unsubscribed_at", "id");
 create index "unsubscribes_campaign" on "unsubscribes" ("team_id", "environment", "campaign_id", "unsubscribed_at", "id");
@@ -440,6 +443,8 @@ alter table "contact_slot_counts" set (fillfactor = 50);
 -- A request's count is not worth a flush of the log: a crash empties the table, and its windows are a minute long.
 alter table "request_counts" set unlogged;
 alter table "request_counts" set (fillfactor = 50);
+-- Each settling of clicks changes the sums of their links.
+alter table "tracked_links" set (fillfactor = 50);
 -- The owner of an endpoint writes its claims and its health here.
 alter table "webhook_health" set (fillfactor = 50);
 -- Room for the outcome within the page.
@@ -461,10 +466,12 @@ alter table "send_counts" set (autovacuum_vacuum_threshold = 1000, autovacuum_va
 alter table "pending_hits" set (autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_scale_factor = 0);
 alter table "send_lanes" set (autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_scale_factor = 0);
 alter table "send_previews" set (autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_scale_factor = 0);
+alter table "tracked_links" set (autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_scale_factor = 0);
 alter table "webhook_outbox" set (autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_scale_factor = 0);
 alter table "engagements" set (autovacuum_vacuum_threshold = 50000, autovacuum_vacuum_scale_factor = 0.02);
 alter table "idempotency_records" set (autovacuum_vacuum_threshold = 50000, autovacuum_vacuum_scale_factor = 0.02);
 alter table "mail_reports" set (autovacuum_vacuum_threshold = 50000, autovacuum_vacuum_scale_factor = 0.02);
+alter table "link_clicks" set (autovacuum_vacuum_threshold = 50000, autovacuum_vacuum_scale_factor = 0.02);
 alter table "marked_hits" set (autovacuum_vacuum_threshold = 50000, autovacuum_vacuum_scale_factor = 0.02);
 alter table "send_recipients" set (autovacuum_vacuum_threshold = 50000, autovacuum_vacuum_scale_factor = 0.02);
 alter table "webhook_deliveries" set (autovacuum_vacuum_threshold = 50000, autovacuum_vacuum_scale_factor = 0.02);

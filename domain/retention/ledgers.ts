@@ -89,7 +89,7 @@ const shortening = (name: string, { from, during, to, days, shorten }: Shortenin
   },
 });
 
-const RESPONSES = ["mail_reports", "engagements", "marked_hits"] as const;
+const RESPONSES = ["mail_reports", "engagements", "marked_hits", "link_clicks"] as const;
 
 const deleteResponses = (condition: RawBuilder<unknown>) =>
   RESPONSES.map((table) => sql`${sql.id(`from_${table}`)} as (delete from ${sql.table(table)} where ${condition})`);

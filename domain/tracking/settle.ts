@@ -3,6 +3,7 @@ import type { EngagementKind } from "../../db/entities/engagement.ts";
 import type { EntityManager } from "../../db/orm.ts";
 import { executePrepared } from "../../db/statements.ts";
 import { transaction } from "../../db/transaction.ts";
+import { ID_PREFIX } from "../ids.ts";
 import type { MailRef } from "../mail/links.ts";
 import { intoOutboxOfAll, notifyRelayAfterCommit } from "../webhooks/emit.ts";
 import { trackedRecord } from "../webhooks/records.ts";
@@ -102,6 +103,10 @@ function settleMail(taken: readonly TakenHit[]): SettledHit[] {
   return [...settled, { ...click, kind: "opened", url: null, isInferred: true }];
 }
 
+/** In the form of an id; null without a URL. Of a hit `h` and its send `s`. */
+const LINK_ID = sql`${sql.lit(`${ID_PREFIX.trackedLink}_0`)} ||
+  left(encode(sha256(convert_to(s.resource_id || ' ' || h.url, 'UTF8')), 'hex'), 25)`;
+
 async function writeHits(tx: EntityManager, hits: readonly SettledHit[]): Promise<void> {
   // Triggers lock these rows first for changed counts, then for new ones, and last for marked hits: another transaction that
   // holds rows in one order could deadlock. Locked before that, and read by the next statement in their latest state.
@@ -129,7 +134,7 @@ async function writeHits(tx: EntityManager, hits: readonly SettledHit[]): Promis
         ) as h (id, send_id, seq, kind, at, url, by, rule, is_inferred)
       ), found as materialized (
         select h.id, h.send_id, h.seq, h.kind, h.at, h.url, h.by, h.rule, h.is_inferred, r.email, r.email_spelling,
-          s.team_id, s.environment, s.resource_type, s.resource_id
+          s.team_id, s.environment, s.resource_type, s.resource_id, ${LINK_ID} as link_id
         from hits h
         -- The limits keep the planner from reading a whole send where it has no statistics.
         join lateral (select email, email_spelling from send_recipients
@@ -152,6 +157,26 @@ async function writeHits(tx: EntityManager, hits: readonly SettledHit[]): Promis
         from found where rule is not null group by send_id, seq, kind, rule, by order by send_id, seq, kind, rule
         on conflict (send_id, seq, kind, rule) do update set count = m.count + excluded.count,
           first_at = least(m.first_at, excluded.first_at), last_at = greatest(m.last_at, excluded.last_at)
+      ), clicked as (
+        insert into link_clicks as c (send_id, seq, link_id, count)
+        select send_id, seq, link_id, count(*) from found where link_id is not null and by = 'human'
+        group by send_id, seq, link_id order by send_id, seq, link_id
+        on conflict (send_id, seq, link_id) do update set count = c.count + excluded.count
+        -- Zero in a row that is new.
+        returning link_id, xmax = 0 as is_first
+      ), linked as (
+        insert into tracked_links as l (id, team_id, environment, resource_id, url, clicks, clickers, clicks_unknown,
+          clicks_machine, first_at, last_at)
+        select f.link_id, f.team_id, f.environment, f.resource_id, f.url, count(*) filter (where f.by = 'human'),
+          coalesce(max(c.clickers), 0), count(*) filter (where f.by = 'unknown'), count(*) filter (where f.by = 'machine'),
+          min(f.at) filter (where f.by = 'human'), max(f.at) filter (where f.by = 'human')
+        from found f left join (
+          select link_id, count(*) as clickers from clicked where is_first group by link_id) c on c.link_id = f.link_id
+        where f.link_id is not null group by f.link_id, f.team_id, f.environment, f.resource_id, f.url order by f.link_id
+        on conflict (id) do update set clicks = l.clicks + excluded.clicks, clickers = l.clickers + excluded.clickers,
+          clicks_unknown = l.clicks_unknown + excluded.clicks_unknown,
+          clicks_machine = l.clicks_machine + excluded.clicks_machine,
+          first_at = least(l.first_at, excluded.first_at), last_at = greatest(l.last_at, excluded.last_at)
       ), shown as (
         select id, send_id, seq, kind, at, url, by, email, email_spelling, team_id, environment, resource_type,
           resource_id

@@ -7,6 +7,7 @@ import { type EntityManager, kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { foldChanges } from "../../domain/analytics/fold.ts";
 import { recordHits } from "../../domain/tracking/record.ts";
+import { settleAll } from "../public/tracking.ts";
 import { api, type Json } from "../support/api.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeTeam, type TestTeam } from "../support/factories.ts";
@@ -171,7 +172,7 @@ describe("The figures of analytics", () => {
       ...[1, 2, 3, 4].map((n) => ({ ...one, seq: 3, ...link(n), source: "gateway", at: at(60 + n / 5) })),
       { ...one, seq: 3, kind: "opened", rule: "privacy_proxy", at: at(20) },
     ]);
-    await settle(em, [ledger]);
+    await settleAll(em, sendId);
     assert.deepEqual(nonzero(await overviewOf(team)), {
       "2026-03-01": {
         ...{ sent: 3, delivered: 3, opened: 2, opened_unique: 2, clicked: 1, clicked_unique: 1 },

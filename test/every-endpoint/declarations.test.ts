@@ -8,12 +8,14 @@ import { bodyOf, ENDPOINTS, nameOf } from "./endpoints.ts";
 const isSend = (path: string) => /\/send(-preview)?$/.test(path);
 /** Commands to a send that was confirmed. */
 const isCommand = (path: string) => /\/(pause|resume|cancel)$/.test(path);
-/** The scope by which a client reads the people that an answer shows, of routes whose own scope is another. */
-const PEOPLE: Record<string, string> = {
+/** The scope by which a client reads the people or figures that an answer shows, of routes whose own scope is another. */
+const SHOWN: Record<string, string> = {
   "/lists/{listId}/subscribers": "subscribers:read",
   "/lists/{listId}/subscribers/{subscriberId}": "subscribers:read",
   "/newsletters/{newsletterId}/recipients": "subscribers:read",
   "/campaigns/{campaignId}/recipients": "contacts:read",
+  "/newsletters/{newsletterId}/links": "analytics:read",
+  "/campaigns/{campaignId}/links": "analytics:read",
 };
 /** Routes whose scopes belong to another resource than the first segment of their path. */
 const OTHER_RESOURCE: Record<string, string> = { unsubscribes: "suppressions" };
@@ -47,7 +49,7 @@ describe("Every endpoint declares", () => {
               ? "suppressions:delete"
               : `${resource}:${right}`.replace("analytics/overview", "analytics");
         assert.equal(meta.scope, expected);
-        assert.equal(meta.alsoScope, isRead || method === "PATCH" ? PEOPLE[path] : undefined);
+        assert.equal(meta.alsoScope, isRead || method === "PATCH" ? SHOWN[path] : undefined);
       });
 
       it("a dry run on a write, with the scope to read, unless its preview shows its effect", () => {

@@ -68,6 +68,7 @@ describe("The ledger of a send that has ended", () => {
     await sql`insert into marked_hits values (${ledger.sendId}, 3, 'clicked', 'program', 'machine', 1, now(), now())`.execute(
       db(),
     );
+    await sql`insert into link_clicks values (${ledger.sendId}, 3, 'lnk_x', 1)`.execute(db());
     return ledger;
   }
 
@@ -93,7 +94,8 @@ describe("The ledger of a send that has ended", () => {
     const { rows } = await sql<{ count: number }>`select (
       (select count(*) from mail_reports where send_id = ${sendId}) +
       (select count(*) from engagements where send_id = ${sendId}) +
-      (select count(*) from marked_hits where send_id = ${sendId}))::int as count`.execute(db());
+      (select count(*) from marked_hits where send_id = ${sendId}) +
+      (select count(*) from link_clicks where send_id = ${sendId}))::int as count`.execute(db());
     return rows[0]?.count ?? 0;
   };
 
@@ -115,7 +117,7 @@ describe("The ledger of a send that has ended", () => {
     assert.equal((await hit(tracked.openUrl)).status, 200);
     const click = await hit(tracked.clickUrl("https://shop.example/"));
     assert.deepEqual([click.status, click.headers.get("location")], [302, "https://shop.example/"]);
-    await eventually(async () => (await responsesOf(sendId)) === 2, { what: "the open and the click" });
+    await eventually(async () => (await responsesOf(sendId)) >= 2, { what: "the open and the click" });
 
     const link = unsubscribeUrl(team.vault, origin, mail);
     assert.match(await (await fetch(link)).text(), /Leave One, Two/);
