@@ -2235,6 +2235,10 @@ export type ListNewsletterRecipientsQuery = {
     | "SUPPRESSED"
     | "CANCELLED"
     | undefined;
+  /** Only recipients of accepted mails who did this, or with whose mail this happened. */
+  activity?: "opened" | "not_opened" | "clicked" | "bounced" | "unsubscribed" | "complained" | undefined;
+  /** With `activity` `clicked`: only those who clicked this link. */
+  link?: string | undefined;
 };
 
 export type ListCampaignLinksQuery = {
@@ -2265,6 +2269,10 @@ export type ListCampaignRecipientsQuery = {
     | "SUPPRESSED"
     | "CANCELLED"
     | undefined;
+  /** Only recipients of accepted mails who did this, or with whose mail this happened. */
+  activity?: "opened" | "not_opened" | "clicked" | "bounced" | "unsubscribed" | "complained" | undefined;
+  /** With `activity` `clicked`: only those who clicked this link. */
+  link?: string | undefined;
 };
 
 export type ListWebhookDeliveriesQuery = {
@@ -3037,7 +3045,9 @@ export class NewslettersResource {
    *
    * Pages through the recipients of a newsletter, which are fixed at its confirmation: before it there are none. Each is a record as the events `email.*` have it. A bounce or a complaint that comes later changes no status here.
    *
-   * With `status` a page may hold fewer records than `limit`, even none, and have more after it. When the recipients are kept no longer, the answer is 409 `resource_state_invalid`.
+   * `activity` shows the recipients whom the figures count: `opened` and `clicked` by people, `bounced` mails that came back, opt-outs and complaints. `not_opened` are the delivered mails of a tracked send that were not opened. The ids of links come from the list of its links.
+   *
+   * With `status` or `activity` a page may hold fewer records than `limit`, even none, and have more after it. When the recipients are kept no longer, the answer is 409 `resource_state_invalid`.
    *
    * **Scope:** `newsletters:read` and `subscribers:read`.
    *
@@ -3316,7 +3326,9 @@ export class CampaignsResource {
    *
    * Pages through the recipients of a campaign, which are fixed at its confirmation: before it there are none. Each is a record as the events `email.*` have it. A bounce or a complaint that comes later changes no status here.
    *
-   * With `status` a page may hold fewer records than `limit`, even none, and have more after it. When the recipients are kept no longer, the answer is 409 `resource_state_invalid`.
+   * `activity` shows the recipients whom the figures count: `opened` and `clicked` by people, `bounced` mails that came back, opt-outs and complaints. `not_opened` are the delivered mails of a tracked send that were not opened. The ids of links come from the list of its links.
+   *
+   * With `status` or `activity` a page may hold fewer records than `limit`, even none, and have more after it. When the recipients are kept no longer, the answer is 409 `resource_state_invalid`.
    *
    * **Scope:** `campaigns:read` and `contacts:read`.
    *

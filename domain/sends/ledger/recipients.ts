@@ -6,12 +6,16 @@ import { spellingOf } from "../../address.ts";
 import { ApiError, orNotFound } from "../../errors.ts";
 import { emailFields } from "../../webhooks/records.ts";
 import type { SendResource } from "../resource.ts";
+import { type Activity, hasActivity } from "./activity.ts";
 
-/** Rows that a page walks at most in search of a state, which stands in no index: each mail would have to write it. */
+/** Rows that a page walks at most in search of a state or an activity. A state stands in no index: each mail would have to write it. */
 const MAX_WALKED = 10_000;
 
 interface LedgerPage {
   state?: RecipientState | undefined;
+  activity?: Activity | undefined;
+  /** Of `clicked`. */
+  linkId?: string | undefined;
   /** Of their addresses. The whole send is looked through, since they stand in no index either. */
   beginning?: string;
   order: "asc" | "desc";
@@ -30,13 +34,13 @@ export async function pageRecipients(
   em: EntityManager,
   tenant: Tenant,
   resource: SendResource,
-  { state, beginning, order, limit, after }: LedgerPage,
+  { state, activity, linkId, beginning, order, limit, after }: LedgerPage,
 ): Promise<{ records: JsonText<unknown>[]; next: number | undefined }> {
-  const { rows: found } = await sql<{ sendId: string | null; recipients: number; ledger: string }>`
-    select s.id as "sendId", s.recipients, s.ledger_state as ledger
+  const { rows: found } = await sql<{ sendId: string | null; recipients: number; ledger: string; isTracked: boolean }>`
+    select s.id as "sendId", s.recipients, s.ledger_state as ledger, s.tracking as "isTracked"
     from ${sql.table(`${resource.type}s`)} r left join sends s on s.id = r.send_id and ${ofTenant(tenant, "s")}
     where r.id = ${resource.id} and ${ofTenant(tenant, "r")}`.execute(kysely(em));
-  const { sendId, recipients, ledger } = orNotFound(found[0]);
+  const { sendId, recipients, ledger, isTracked } = orNotFound(found[0]);
   if (sendId === null) return { records: [], next: undefined };
   if (ledger !== "COMPLETE" && ledger !== "NAMELESS") {
     throw new ApiError("resource_state_invalid", `The recipients of this ${resource.type} are kept no longer.`);
@@ -45,6 +49,7 @@ export async function pageRecipients(
   const begin = after ?? (isRising ? 0 : recipients + 1);
   const walked = beginning === undefined ? MAX_WALKED : recipients;
   const [first, last] = isRising ? [begin + 1, begin + walked] : [begin - walked, begin - 1];
+  const ledgerRows = { resourceId: resource.id, sendId, first, last, isTracked };
   const record = jsonRecord("email", {
     ...emailFields("r", { sendId, resource }, sql.ref("r.state")),
     smtp_code: sql`substring(r.reason from ':([0-9]{3})')::int`,
@@ -52,6 +57,7 @@ export async function pageRecipients(
   const { rows } = await sql<{ seq: number; record: string }>`
     select r.seq, ${record} as record from send_recipients r
     where r.send_id = ${sendId} and r.seq between ${first} and ${last} ${state ? sql`and r.state = ${state}` : sql``}
+      ${activity ? sql`and ${hasActivity(tenant, ledgerRows, activity, linkId)}` : sql``}
       ${beginning === undefined ? sql`` : sql`and r.email ^@ ${spellingOf(beginning).normalize("NFC")}`}
     order by r.seq ${sql.raw(order)} limit ${limit + 1}`.execute(kysely(em));
   const shown = rows.slice(0, limit);

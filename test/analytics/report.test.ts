@@ -1,10 +1,13 @@
 import assert from "node:assert/strict";
+import { sql } from "kysely";
+import { kysely } from "../../db/orm.ts";
 import type { Scope } from "../../domain/access/scopes.ts";
+import { ACTIVITIES } from "../../domain/sends/ledger/activity.ts";
 import { recordHits } from "../../domain/tracking/record.ts";
 import { settleAll } from "../public/tracking.ts";
 import { api, codeOf, type Json } from "../support/api.ts";
 import { makeTeam, type TestTeam } from "../support/factories.ts";
-import { accept, makeLedger, type TestLedger } from "./ledger.ts";
+import { accept, engage, makeLedger, optOut, report, type TestLedger, withdraw } from "./ledger.ts";
 
 const ACCEPTED = "2026-03-01T10:00:00.000Z";
 const at = (minutes: number) => Date.parse(ACCEPTED) + minutes * 60_000;
@@ -32,6 +35,21 @@ async function clicked(team: TestTeam): Promise<TestLedger> {
   await recordHits(em, [hit(1, 200, SALE), hit(5, 200, SALE)]);
   await settleAll(em, ledger.sendId);
   return ledger;
+}
+
+/** Lets the API show the recipients of a ledger. */
+async function show({ em }: TestTeam, { sendId, newsletterId }: TestLedger): Promise<void> {
+  const db = kysely(em.fork());
+  await sql`update sends set tracking = true where id = ${sendId}`.execute(db);
+  await sql`update newsletters set send_id = ${sendId} where id = ${newsletterId}`.execute(db);
+}
+
+/** The places of the recipients with an activity, and how many there are of each. */
+async function recipientsOf(team: TestTeam, { newsletterId }: TestLedger, query: Record<string, string>) {
+  const path = `/newsletters/${newsletterId}/recipients`;
+  const { body, text } = await api(team.keys.live).get(path, { query: { order: "asc", limit: "100", ...query } });
+  assert.ok(body.data, text);
+  return body.data.map(({ id }: Json) => Number.parseInt(id, 10)) as number[];
 }
 
 describe("GET /newsletters/{id}/links", () => {
@@ -94,5 +112,58 @@ describe("GET /newsletters/{id}/links", () => {
       const { key } = await team.mint({ scopes: [scope] });
       assert.equal(codeOf(await list({}, key)), "insufficient_scope");
     }
+  });
+});
+
+describe("The recipients of a send by activity", () => {
+  let team: TestTeam;
+  let ledger: TestLedger;
+  before(async () => {
+    team = await makeTeam();
+    ledger = await clicked(team);
+    await show(team, ledger);
+  });
+
+  it("are those whom the figures count", async () => {
+    const em = team.em.fork();
+    await report(em, ledger, [2, 3], ["bounce:hard", "complaint"], ACCEPTED);
+    await withdraw(em, ledger, [3]);
+    await optOut(em, ledger, [1, 4], ACCEPTED);
+    const found = Object.fromEntries(
+      await Promise.all(ACTIVITIES.map(async (activity) => [activity, await recipientsOf(team, ledger, { activity })])),
+    );
+    const expected = {
+      ...{ opened: [1, 2, 3, 5], not_opened: [4], clicked: [1, 2, 5] },
+      ...{ bounced: [2, 3], unsubscribed: [1, 4], complained: [2] },
+    };
+    assert.deepEqual(found, expected);
+    const range = { resource_id: ledger.newsletterId, from: "2026-03-01", to: "2026-03-01" };
+    const { totals } = (await api(team.keys.live).get("/analytics/overview", { query: range })).body.data;
+    assert.deepEqual(
+      [totals.opened_unique, totals.clicked_unique, totals.bounced_hard, totals.unsubscribed, totals.complained],
+      [4, 3, 2, 2, 1],
+    );
+  });
+
+  it("are those of one link, which no other activity takes, and those of no link that is not there", async () => {
+    const [sale, long] = (await api(team.keys.live).get(`/newsletters/${ledger.newsletterId}/links`)).body.data;
+    const of = (link: string) => recipientsOf(team, ledger, { activity: "clicked", link });
+    assert.deepEqual([await of(sale.id), await of(long.id), await of("lnk_x")], [[1, 2, 5], [1], []]);
+    for (const query of [{ link: sale.id }, { activity: "opened", link: sale.id }] as Record<string, string>[]) {
+      const answer = await api(team.keys.live).get(`/newsletters/${ledger.newsletterId}/recipients`, { query });
+      assert.deepEqual([codeOf(answer), answer.body.error.param], ["validation_failed", "link"]);
+    }
+  });
+
+  it("lack mails that no server took, and know of no open where none was tracked", async () => {
+    const other = await makeLedger(team, 3);
+    await show(team, other);
+    const em = team.em.fork();
+    await accept(em, other, [1, 2], ACCEPTED);
+    await engage(em, other, [1, 3], "opened", 1);
+    assert.deepEqual(await recipientsOf(team, other, { activity: "opened" }), [1]);
+    assert.deepEqual(await recipientsOf(team, other, { activity: "not_opened" }), [2]);
+    await sql`update sends set tracking = false where id = ${other.sendId}`.execute(kysely(em));
+    assert.deepEqual(await recipientsOf(team, other, { activity: "not_opened" }), []);
   });
 });
