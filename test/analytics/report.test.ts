@@ -1,13 +1,20 @@
 import assert from "node:assert/strict";
+import fc from "fast-check";
 import { sql } from "kysely";
-import { kysely } from "../../db/orm.ts";
+import { ENGAGEMENT_KINDS } from "../../db/entities/engagement.ts";
+import { type EntityManager, kysely } from "../../db/orm.ts";
 import type { Scope } from "../../domain/access/scopes.ts";
+import { recordReports } from "../../domain/reports/record.ts";
+import { LEDGERS } from "../../domain/retention/ledgers.ts";
 import { ACTIVITIES } from "../../domain/sends/ledger/activity.ts";
-import { recordHits } from "../../domain/tracking/record.ts";
+import { recordHits, recordReported } from "../../domain/tracking/record.ts";
 import { settleAll } from "../public/tracking.ts";
 import { api, codeOf, type Json } from "../support/api.ts";
 import { makeTeam, type TestTeam } from "../support/factories.ts";
-import { accept, engage, makeLedger, optOut, report, type TestLedger, withdraw } from "./ledger.ts";
+import { recountFigures } from "../support/recount.ts";
+import { SOFT_BOUNCE_POLICY } from "../support/reports.ts";
+import { prune } from "../support/retention.ts";
+import { accept, engage, erase, makeLedger, optOut, report, setState, type TestLedger, withdraw } from "./ledger.ts";
 
 const ACCEPTED = "2026-03-01T10:00:00.000Z";
 const at = (minutes: number) => Date.parse(ACCEPTED) + minutes * 60_000;
@@ -165,5 +172,139 @@ describe("The recipients of a send by activity", () => {
     assert.deepEqual(await recipientsOf(team, other, { activity: "not_opened" }), [2]);
     await sql`update sends set tracking = false where id = ${other.sendId}`.execute(kysely(em));
     assert.deepEqual(await recipientsOf(team, other, { activity: "not_opened" }), []);
+  });
+});
+
+/** The sums of a report and the rows that they are of. */
+async function sumsOf(em: EntityManager, { sendId, newsletterId }: TestLedger) {
+  const { rows } = await sql<Record<"links" | "rows" | "perMail", number[]>>`
+    select (select array[coalesce(sum(clicks), 0), coalesce(sum(clickers), 0), coalesce(sum(clicks_unknown), 0),
+        coalesce(sum(clicks_machine), 0)]::int[] from tracked_links where resource_id = ${newsletterId}) as links,
+      array[(select coalesce(sum(count), 0) from engagements where send_id = ${sendId} and kind = 'clicked'),
+        (select count(*) from link_clicks where send_id = ${sendId}),
+        (select coalesce(sum(count), 0) from marked_hits where send_id = ${sendId} and kind = 'clicked' and by = 'unknown'),
+        (select coalesce(sum(count), 0) from marked_hits where send_id = ${sendId} and kind = 'clicked' and by = 'machine')
+      ]::int[] as rows,
+      (select coalesce(array_agg(seq), '{}') from (
+        select seq, count from engagements where send_id = ${sendId} and kind = 'clicked'
+        except select seq, sum(count) from link_clicks where send_id = ${sendId} group by seq) m) as "perMail"`.execute(
+    kysely(em.fork()),
+  );
+  const [sums] = rows;
+  assert.ok(sums);
+  return sums;
+}
+
+describe("The sums of a report", () => {
+  const PEOPLE = 8;
+  const URLS = ["https://shop.example/1", "https://shop.example/2", "https://shop.example/3"];
+  const hit = fc.record({
+    seq: fc.integer({ min: 1, max: PEOPLE }),
+    kind: fc.constantFrom("opened", "clicked", "clicked" as const),
+    at: fc.constantFrom(-0.01, 0.005, 0.1, 1, 30, 30.01, 31, 300).map(at),
+    url: fc.constantFrom(...URLS),
+    rule: fc.constantFrom(null, null, null, "head", "webkit", "network"),
+    early: fc.boolean(),
+    source: fc.constantFrom("one", "other"),
+  });
+  const anyHits = fc.array(hit, { minLength: 1, maxLength: 15 });
+  /** A provider's word about hits, which makes those of that time a machine's. */
+  const anyReports = fc.array(
+    fc.record({
+      seq: hit.map(({ seq }) => seq),
+      machine: fc.constantFrom(...ENGAGEMENT_KINDS),
+      at: hit.map((h) => h.at),
+    }),
+    { maxLength: 3 },
+  );
+  const anyRound = fc.record({
+    hits: anyHits,
+    reports: anyReports,
+    erased: fc.option(fc.integer({ min: 1, max: PEOPLE })),
+  });
+
+  it("equal the rows after any hits, reports about them and erasures, and stay when the rows are deleted", async () => {
+    const team = await makeTeam();
+    const em = team.em.fork();
+    await fc.assert(
+      fc.asyncProperty(fc.array(anyRound, { minLength: 1, maxLength: 4 }), async (rounds) => {
+        const ledger = await makeLedger(team, PEOPLE);
+        await show(team, ledger);
+        const { tenant, sendId, newsletterId } = ledger;
+        await accept(em, ledger, [1, 2, 3, 4, 5, 6, 7, 8], ACCEPTED);
+        for (const { hits, reports, erased } of rounds) {
+          await recordHits(
+            em,
+            hits.map((one) => ({ ...one, sendId, url: one.kind === "clicked" ? one.url : null })),
+          );
+          await recordReported(
+            em,
+            tenant,
+            reports.map((one) => ({ ...one, sendId })),
+          );
+          if (erased !== null) await erase(em, ledger, [erased]);
+          await settleAll(team.em, sendId);
+          const { links, rows, perMail } = await sumsOf(em, ledger);
+          assert.deepEqual(links, rows);
+          assert.deepEqual(perMail, []);
+        }
+        assert.deepEqual(await recountFigures(team.em.fork(), tenant, { repair: false }), []);
+        const { links } = await sumsOf(em, ledger);
+        const range = { resource_id: newsletterId, from: "2026-03-01", to: "2026-03-01" };
+        const { totals } = (await api(team.keys.live).get("/analytics/overview", { query: range })).body.data;
+        assert.deepEqual([totals.clicked, totals.clicked_unknown, totals.clicked_machine], links.toSpliced(1, 1));
+        const lists = await Promise.all(
+          (["opened", "not_opened", "clicked"] as const).map((activity) => recipientsOf(team, ledger, { activity })),
+        );
+        assert.deepEqual(
+          lists.map((seqs) => seqs.length),
+          [totals.opened_unique, PEOPLE - totals.opened_unique, totals.clicked_unique],
+        );
+
+        await sql`update sends set completed_at = now() - interval '70 days' where id = ${sendId}`.execute(kysely(em));
+        await prune({ LEDGER_DAYS: 60, LEDGER_NAMES_DAYS: 30 }, { prunings: LEDGERS });
+        assert.deepEqual(await sumsOf(em, ledger), { links, rows: [0, 0, 0, 0], perMail: [] });
+      }),
+      { numRuns: 25, endOnFailure: true },
+    );
+  });
+
+  it("hold every hit and report where both are recorded at once", async () => {
+    const team = await makeTeam();
+    const em = team.em.fork();
+    const ledger = await makeLedger(team, 40);
+    const seqs = Array.from({ length: 40 }, (_, i) => i + 1);
+    // Of these no outcome is known, so that a response changes the row.
+    await setState(em, ledger, seqs, "SENDING", ACCEPTED);
+    await setState(em, ledger, seqs, "UNKNOWN", ACCEPTED);
+    await accept(em, ledger, seqs.slice(0, 20), ACCEPTED);
+    for (let round = 0; round < 6; round++) {
+      await recordHits(
+        em,
+        seqs.map((seq) => click(ledger, seq, 60 + round, `https://shop.example/${round}`)),
+      );
+      // In the other order, several in a transaction.
+      const reports = seqs.filter((seq) => seq % 6 === round).toReversed();
+      await Promise.all([
+        settleAll(team.em, ledger.sendId),
+        ...[0, 1].map((half) =>
+          recordReports(
+            team.em.fork(),
+            reports
+              .filter((_, i) => i % 2 === half)
+              .map((seq) => ({ sendId: ledger.sendId, seq, kind: "bounce:soft" as const })),
+            SOFT_BOUNCE_POLICY,
+          ),
+        ),
+      ]);
+    }
+    const { links, rows } = await sumsOf(em, ledger);
+    assert.deepEqual([links, rows], [[240, 240, 0, 0], links]);
+    assert.deepEqual(await recountFigures(team.em.fork(), ledger.tenant, { repair: false }), []);
+    const { rows: bounced } = await sql<{ count: number }>`
+      select count(*)::int as count from mail_reports where send_id = ${ledger.sendId} and kind = 'bounce:soft'`.execute(
+      kysely(em),
+    );
+    assert.equal(bounced[0]?.count, 40);
   });
 });
