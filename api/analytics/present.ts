@@ -7,23 +7,27 @@ const fraction = (part: number, whole: number): number => (whole > 0 ? Math.min(
 
 const presentCounts = ({ complaints_received: _, ...counts }: Counts) => counts;
 
-export function presentOverview({ from, to, totals, days }: Overview): z.input<typeof analyticsOverview> {
+export function ratesOf(totals: Counts): z.input<typeof analyticsOverview>["rates"] {
   const { sent, delivered, rejected } = totals;
+  return {
+    delivered: fraction(delivered, sent),
+    bounced: fraction(totals.bounced_hard + totals.bounced_soft, sent),
+    rejected: fraction(rejected, sent + rejected),
+    complained: fraction(totals.complained, delivered),
+    unsubscribed: fraction(totals.unsubscribed, delivered),
+    opened: fraction(totals.opened_unique, delivered),
+    clicked: fraction(totals.clicked_unique, delivered),
+  };
+}
+
+export function presentOverview({ from, to, totals, days }: Overview): z.input<typeof analyticsOverview> {
   return {
     object: "analytics_overview",
     id: `${from}_${to}`,
     from,
     to,
     totals: presentCounts(totals),
-    rates: {
-      delivered: fraction(delivered, sent),
-      bounced: fraction(totals.bounced_hard + totals.bounced_soft, sent),
-      rejected: fraction(rejected, sent + rejected),
-      complained: fraction(totals.complained, delivered),
-      unsubscribed: fraction(totals.unsubscribed, delivered),
-      opened: fraction(totals.opened_unique, delivered),
-      clicked: fraction(totals.clicked_unique, delivered),
-    },
+    rates: ratesOf(totals),
     days: days.map(({ date, counts }) => ({ date, ...presentCounts(counts) })),
   };
 }

@@ -6,6 +6,7 @@ import { Conditions } from "../parts/audience/builder.tsx";
 import { type Condition, canShow, grouped, isUnfinished } from "../parts/audience/conditions.ts";
 import { useFields } from "../parts/audience/people.tsx";
 import type { Edited } from "../parts/edit.tsx";
+import { useFilters } from "../parts/filters.tsx";
 import { Form, type FormProps } from "../parts/form.tsx";
 import { PageHead, Problem, When } from "../parts/page.tsx";
 import { Remove } from "../parts/remove.tsx";
@@ -63,13 +64,21 @@ interface EditorProps {
   onKept?: () => void;
 }
 
+/** Conditions on what people did with a mail, as its report names them in the URL. */
+function begunWith({ activity, mail, link }: Record<string, string | undefined>): Condition {
+  const did = (event: string) => ({ event, resource: mail, ...(link && { link }) });
+  if (!activity || !mail) return { all: [] };
+  return { all: activity === "not_opened" ? [did("received"), { not: did("opened") }] : [did(activity)] };
+}
+
 function Editor({ edits, onKept }: EditorProps) {
   const segment = edits?.record;
+  const [search] = useFilters();
   const { client, base } = useWorkspace();
   const navigate = useNavigate();
   const fields = useFields();
   const mayWrite = useRole("EDITOR") && !segment?.deleted_at;
-  const [conditions, setConditions] = useState<unknown>(segment?.conditions ?? { all: [] });
+  const [conditions, setConditions] = useState<unknown>(segment?.conditions ?? begunWith(search));
   const [isSaved, setSaved] = useState(false);
   const shown = grouped(conditions);
   const isShowable = canShow(shown, fields);

@@ -117,7 +117,7 @@ function Plot({ onTime, ...props }: PlotProps & { onTime: (index: number | null)
 function optionsOf(
   box: HTMLElement,
   UPlot: typeof uPlot,
-  { unit, series, shown }: PlotProps,
+  { times, unit, series, shown }: PlotProps,
   onTime: (index: number | null) => void,
 ): uPlot.Options {
   // A canvas knows no custom properties: the browser resolves them on an element.
@@ -147,7 +147,8 @@ function optionsOf(
         show: shown.includes(name),
         stroke: colour(COLOURS[i] ?? "text"),
         width: 2,
-        points: { show: false },
+        // A line needs two.
+        points: { show: times.length === 1, size: 8 },
       })),
     ],
     hooks: { setCursor: [({ cursor }) => onTime(cursor.idx ?? null)] },

@@ -13,27 +13,27 @@ export function saveFile(name: string, texts: readonly string[]): void {
   URL.revokeObjectURL(url);
 }
 
-interface ExportProps {
-  of: "contacts" | "suppressions" | "list";
-  /** Of the subscribers, for `list`. */
-  listId?: string;
+interface CsvProps {
+  /** Of the file. */
+  name: string;
+  /** Reads a page; the first is behind "". */
+  read: (after: string) => Promise<{ data: { csv: string; rows: number; after: string | null } }>;
 }
 
 /** A button that saves people as CSV. They are read page by page, also when its page is left. */
-export function Export({ of, listId }: ExportProps) {
-  const { client } = useWorkspace();
+export function SaveCsv({ name, read: readPage }: CsvProps) {
   const [read, setRead] = useState(0);
   const { mutate, isPending, error } = useMutation({
     mutationFn: async () => {
       const texts: string[] = [];
       setRead(0);
       for (let after: string | null = ""; after !== null; ) {
-        const { data } = await client.app.imports.export.query({ query: { of, list_id: listId, after } });
+        const { data } = await readPage(after);
         texts.push(data.csv);
         setRead((rows) => rows + data.rows);
         after = data.after;
       }
-      saveFile(`${of === "list" ? "subscribers" : of}.csv`, texts);
+      saveFile(name, texts);
     },
   });
   if (!useRole("EDITOR")) return null;
@@ -45,4 +45,17 @@ export function Export({ of, listId }: ExportProps) {
       <Problem error={error} />
     </>
   );
+}
+
+interface ExportProps {
+  of: "contacts" | "suppressions" | "list";
+  /** Of the subscribers, for `list`. */
+  listId?: string;
+}
+
+/** People of the audience as CSV. */
+export function Export({ of, listId }: ExportProps) {
+  const { client } = useWorkspace();
+  const read = (after: string) => client.app.imports.export.query({ query: { of, list_id: listId, after } });
+  return <SaveCsv name={`${of === "list" ? "subscribers" : of}.csv`} read={read} />;
 }

@@ -11,7 +11,7 @@ export interface HourOfSend {
 }
 
 /** A chart shows each of these hours; few mails are opened later. */
-const HOURS = 72;
+const HOURS = 48;
 /** The first recipients of a larger send stand for all: the time of a report does not grow with the send. */
 export const MAX_RECIPIENTS = 100_000;
 

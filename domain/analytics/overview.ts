@@ -65,11 +65,23 @@ async function resolveRange(em: EntityManager, { from, to }: OverviewQuery): Pro
 
 const ZEROS = Object.fromEntries([...FIGURES, "delivered"].map((figure) => [figure, 0])) as Counts;
 
+const SUMS = sql.join(FIGURES.map((figure) => sql`coalesce(sum(${sql.id(figure)}), 0)::float8 as ${sql.id(figure)}`));
+
 /** See `DELIVERED`. */
 const withDelivered = (counts: Record<Figure, number>): Counts => ({
   ...counts,
   delivered: counts.sent - counts.bounced_hard - counts.bounced_soft,
 });
+
+/** The figures of some resources together, of all days. */
+export async function readTotals(em: EntityManager, tenant: Tenant, resourceIds: readonly string[]): Promise<Counts> {
+  const scope = { from: sql`'-infinity'`, to: sql`'infinity'` };
+  const parts = resourceIds.map((resourceId) => sql`(${figureRows(tenant, { resourceId, ...scope })})`);
+  if (parts.length === 0) return ZEROS;
+  const { rows } = await sql<Record<Figure, number>>`
+    select ${SUMS} from (${sql.join(parts, sql` union all `)}) f`.execute(kysely(em));
+  return rows[0] ? withDelivered(rows[0]) : ZEROS;
+}
 
 /**
  * The outcomes of a tenant's or a resource's mails per UTC day, exact at the moment of the call.
@@ -80,10 +92,9 @@ export async function readOverview(em: EntityManager, tenant: Tenant, query: Ove
   const { resourceId } = query;
   if (resourceId !== undefined) await refuseUnknownResource(em, tenant, resourceId);
   const [from, to] = [dateOf(first), dateOf(last)];
-  const sums = sql.join(FIGURES.map((figure) => sql`sum(${sql.id(figure)})::float8 as ${sql.id(figure)}`));
   const scope = { resourceId, from: sql`${from}::date`, to: sql`${to}::date` };
   const { rows } = await sql<Record<Figure, number> & { date: string }>`
-    select to_char(day, 'YYYY-MM-DD') as date, ${sums} from (${figureRows(tenant, scope)}) f group by day
+    select to_char(day, 'YYYY-MM-DD') as date, ${SUMS} from (${figureRows(tenant, scope)}) f group by day
   `.execute(kysely(em));
   const known = new Map(rows.map(({ date, ...counts }) => [date, withDelivered(counts)]));
   const totals = { ...ZEROS };

@@ -4,6 +4,8 @@ import { csvLine, withoutFormula } from "../../lib/csv.ts";
 import { mapInSlices } from "../../lib/slices.ts";
 import { readFields } from "../audience/contact-fields.ts";
 import { readList } from "../audience/lists.ts";
+import { type LedgerPage, pageRecipients } from "../sends/ledger/recipients.ts";
+import type { SendResource } from "../sends/resource.ts";
 
 /** The process answers others beside, and a million people are fewer pages than a member may ask for in a minute. */
 const PAGE_ROWS = 2_000;
@@ -62,6 +64,24 @@ async function sourceOf(em: EntityManager, tenant: Tenant, exported: Exported): 
       where ${ofTenant(tenant, "s")} and s.list_id = ${id}`,
     id: sql`s.subscriber_id`,
   };
+}
+
+/** The next recipients of a send as CSV: those of an activity, or of a link. @param after as of `exportPage` */
+export async function exportRecipients(
+  em: EntityManager,
+  tenant: Tenant,
+  resource: SendResource,
+  { after, ...chosen }: Pick<LedgerPage, "activity" | "linkId"> & { after: string },
+): Promise<ExportPage> {
+  const names = ["email", "status", "reason", "smtp_code", "updated_at"];
+  const page = { ...chosen, order: "asc", limit: PAGE_ROWS, after: Number(after) || undefined } as const;
+  const { records, next } = await pageRecipients(em, tenant, resource, page);
+  const lines = await mapInSlices(records, SLICE_ROWS, (record) => {
+    const { email, ...rest } = record.toJSON() as Record<string, string | number | null>;
+    return csvLine([withoutFormula(String(email)), ...names.slice(1).map((name) => rest[name] ?? null)]);
+  });
+  const csv = (after === "" ? csvLine(names) : "") + lines.join("");
+  return { csv, rows: records.length, after: next === undefined ? null : String(next) };
 }
 
 /**

@@ -72,6 +72,7 @@ const SAMPLES: Record<string, Sample> = {
   "content.change": ({ campaign }) => ({ body: { type: "campaign", id: campaign, send_days: [1] } }),
   "content.preview": ({ newsletter }) => ({ query: { type: "newsletter", id: newsletter } }),
   "content.recipients": ({ newsletter }) => ({ query: { type: "newsletter", id: newsletter, starts_with: "a" } }),
+  "content.exportRecipients": ({ newsletter }) => ({ query: { type: "newsletter", id: newsletter } }),
   "content.sendTest": ({ newsletter, member }) => ({
     body: { type: "newsletter", id: newsletter, member_ids: [member] },
   }),
@@ -124,6 +125,8 @@ const SAMPLES: Record<string, Sample> = {
   "team.revokeKey": ({ apiKey }) => ({ body: { key_id: apiKey } }),
   "overview.gates": ({ newsletter }) => ({ body: { kind: "newsletter", id: newsletter } }),
   "overview.hours": ({ newsletter }) => ({ body: { resource_id: newsletter } }),
+  "overview.domains": ({ newsletter }) => ({ body: { resource_id: newsletter } }),
+  "overview.former": ({ newsletter }) => ({ body: { resource_id: newsletter } }),
   "overview.progress": ({ newsletter }) => ({ body: { resource_id: newsletter } }),
 };
 /** Inputs of those that take no id, where they need one. */

@@ -3,9 +3,10 @@ import { TRPCClientError } from "@trpc/client";
 import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
+import { newId } from "../../domain/ids.ts";
 import { attachList } from "../../domain/sends/drafts/drafts.ts";
 import { grantCredits } from "../../domain/teams/credits.ts";
-import { makeLedger } from "../analytics/ledger.ts";
+import { accept, engage, makeLedger, report, setState } from "../analytics/ledger.ts";
 import { consoleClient, signIn } from "../support/console.ts";
 import { makeMember, makeTeam, unique } from "../support/factories.ts";
 import {
@@ -169,7 +170,7 @@ describe("The overview of the console", () => {
 });
 
 describe("The responses of a send in the console", () => {
-  it("are counted by the hours from its start to the last one with a response, in the first three days", async () => {
+  it("are counted by the hours from its start to the last one with a response, in the first two days", async () => {
     const team = await makeTeam();
     const { tenant, newsletterId, sendId } = await makeLedger(team, 3);
     const client = await clientOf(team.team.id, team.owner.id);
@@ -181,7 +182,7 @@ describe("The responses of a send in the console", () => {
       [1, "opened", "2026-01-05T10:59:00Z"],
       [1, "clicked", "2026-01-05T12:00:00Z"],
       [2, "opened", "2026-01-05T12:30:00Z"],
-      [3, "opened", "2026-01-08T10:00:00Z"],
+      [3, "opened", "2026-01-07T10:00:00Z"],
     ]) {
       await sql`insert into engagements (send_id, seq, kind, team_id, environment, resource_id, email, count, first_at, last_at)
         values (${sendId}, ${seq}, ${kind}, ${tenant.teamId}, 'LIVE', ${newsletterId}, 'a@example.com', 1, ${at}, ${at})`.execute(
@@ -193,5 +194,72 @@ describe("The responses of a send in the console", () => {
       { hour: "2026-01-05T11:00:00.000Z", opened: 0, clicked: 0 },
       { hour: "2026-01-05T12:00:00.000Z", opened: 1, clicked: 1 },
     ]);
+  });
+
+  it("are shown by the domains of the recipients, for as long as these are kept", async () => {
+    const team = await makeTeam();
+    const ledger = await makeLedger(team, 4);
+    const client = await clientOf(team.team.id, team.owner.id);
+    const read = async () =>
+      (await client.app.overview.domains.query({ body: { resource_id: ledger.newsletterId } })).data.domains;
+    await sql`update send_recipients set email = seq || '@' || case when seq < 4 then 'one' else 'two' end || '.example'
+      where send_id = ${ledger.sendId}`.execute(kysely(team.em));
+    await accept(team.em, ledger, [1, 2], "2026-01-05T10:00:00Z");
+    await setState(team.em, ledger, [3], "SENDING", "2026-01-05T10:00:00Z");
+    await setState(team.em, ledger, [3], "REJECTED", "2026-01-05T10:00:00Z");
+    await report(team.em, ledger, [2], ["bounce:hard"], "2026-01-05T10:00:00Z");
+    assert.deepEqual(await read(), [
+      { domain: "one.example", delivered: 1, bounced: 1, rejected: 1 },
+      { domain: "two.example", delivered: 0, bounced: 0, rejected: 0 },
+    ]);
+    await sql`update sends set ledger_state = 'DELETING' where id = ${ledger.sendId}`.execute(kysely(team.em));
+    assert.equal(await read(), null);
+    await sql`update sends set ledger_state = 'COMPLETE' where id = ${ledger.sendId}`.execute(kysely(team.em));
+  });
+
+  it("stand beside those of the last ten sends that ended before", async () => {
+    const team = await makeTeam();
+    const client = await clientOf(team.team.id, team.owner.id);
+    const ended = async (day: number, sent: number, opened: number) => {
+      const { newsletterId } = await makeLedger(team, 1);
+      await sql`update newsletters set status = 'SENT', completed_at = make_timestamptz(2026, 1, ${day}, 0, 0, 0)
+        where id = ${newsletterId}`.execute(kysely(team.em));
+      await sql`insert into analytics_days (team_id, environment, resource_id, day, sent, opened_unique)
+        values (${team.team.id}, 'LIVE', ${newsletterId}, '2026-01-01', ${sent}, ${opened})`.execute(kysely(team.em));
+      return newsletterId;
+    };
+    const read = async (id: string) => (await client.app.overview.former.query({ body: { resource_id: id } })).data;
+    const first = await ended(1, 1_000, 1_000);
+    for (let day = 2; day <= 11; day++) await ended(day, 10, day === 2 ? 10 : 1);
+    const last = await ended(12, 7, 7);
+    await ended(13, 1_000, 0);
+    const { sends, rates } = await read(last);
+    assert.deepEqual([sends, rates.opened, rates.bounced], [10, 19 / 100, 0]);
+    assert.deepEqual([(await read(first)).sends, (await read(newId("newsletter"))).sends], [0, 0]);
+  });
+
+  it("are saved as CSV, of all recipients or of those with an activity", async () => {
+    const team = await makeTeam();
+    const ledger = await makeLedger(team, 3);
+    const client = await clientOf(team.team.id, team.owner.id);
+    await sql`update newsletters set send_id = ${ledger.sendId} where id = ${ledger.newsletterId}`.execute(
+      kysely(team.em),
+    );
+    await sql`update send_recipients set email = '=cmd@example.com' where send_id = ${ledger.sendId} and seq = 2`.execute(
+      kysely(team.em),
+    );
+    await accept(team.em, ledger, [1, 2], "2026-01-05T10:00:00Z");
+    await engage(team.em, ledger, [2], "clicked", 1);
+    const one = { type: "newsletter", id: ledger.newsletterId } as const;
+    const read = async (query: object) =>
+      (await client.app.content.exportRecipients.query({ query: { ...one, ...query } })).data;
+    const { csv, rows, after } = await read({});
+    assert.deepEqual(
+      [csv.split("\r\n").map((line) => line.split(",")[0]), rows, after],
+      [["email", "1@example.com", "'=cmd@example.com", "3@example.com", ""], 3, null],
+    );
+    const clicked = await read({ activity: "clicked" });
+    assert.deepEqual(clicked.csv.split("\r\n").slice(1), ["'=cmd@example.com,SENT,,,2026-01-05T10:00:00.000Z", ""]);
+    assert.equal((await read({ after: "3" })).csv, "");
   });
 });

@@ -8,6 +8,7 @@ import { keyOfSessions } from "../../../domain/access/session-key.ts";
 import { MAX_ADDRESS_LENGTH } from "../../../domain/address.ts";
 import { readFields } from "../../../domain/audience/contact-fields.ts";
 import { newId } from "../../../domain/ids.ts";
+import { exportRecipients } from "../../../domain/import/export.ts";
 import { mergeTags } from "../../../domain/mail/template.ts";
 import { listDrafts } from "../../../domain/sends/drafts/draft-list.ts";
 import {
@@ -20,6 +21,7 @@ import {
   updateDraft,
 } from "../../../domain/sends/drafts/drafts.ts";
 import { showDraft } from "../../../domain/sends/drafts/shown-draft.ts";
+import { ACTIVITIES } from "../../../domain/sends/ledger/activity.ts";
 import { pageRecipients } from "../../../domain/sends/ledger/recipients.ts";
 import { allowTestMail, MAX_TEST_RECIPIENTS } from "../../../domain/sends/plan/test-mail.ts";
 import { sendScope } from "../../../domain/sends/resource.ts";
@@ -143,6 +145,29 @@ const recipients = consoleQuery(
   },
 );
 
+/** A page of CSV. */
+const exportPage = consoleQuery(
+  {
+    role: "EDITOR",
+    isHeavy: true,
+    input: z.strictObject({
+      query: z.strictObject({
+        ...one,
+        activity: z.enum(ACTIVITIES).optional(),
+        link: idParam.optional(),
+        after: z
+          .string()
+          .regex(/^\d{0,9}$/)
+          .default(""),
+      }),
+    }),
+  },
+  ({ ctx, input: { query } }) => {
+    const { activity, link: linkId, after } = query;
+    return exportRecipients(ctx.em, ctx.tenant, query, { activity, linkId, after });
+  },
+);
+
 const sendTest = consoleMutation(
   {
     role: "ADMIN",
@@ -172,5 +197,6 @@ export const contentRouter = router({
   attachAccounts: accounts,
   preview,
   recipients,
+  exportRecipients: exportPage,
   sendTest,
 });

@@ -2,6 +2,7 @@ import { z } from "zod";
 import { RESOURCE_TYPES } from "../../../db/entities/send.ts";
 import { accessToSend } from "../../../domain/access/sessions.ts";
 import { MAX_RECIPIENTS, readHours } from "../../../domain/analytics/hours.ts";
+import { readDomains, readFormerSends } from "../../../domain/analytics/send-report.ts";
 import { ApiError } from "../../../domain/errors.ts";
 import { MAX_ID_LENGTH } from "../../../domain/ids.ts";
 import { readProgress } from "../../../domain/sends/ledger/progress.ts";
@@ -9,6 +10,7 @@ import { reportGates } from "../../../domain/sends/plan/preview.ts";
 import { Refusal } from "../../../domain/sends/refusal.ts";
 import { sendScope } from "../../../domain/sends/resource.ts";
 import { readAttention } from "../../../domain/teams/attention.ts";
+import { ratesOf } from "../../analytics/present.ts";
 import { router } from "../../rest/route.ts";
 import { bodyOf, consoleQuery, noInput } from "../procedure.ts";
 
@@ -62,8 +64,27 @@ const hours = consoleQuery(
   }),
 );
 
+/** The recipients of a send by their domains. */
+const domains = consoleQuery(
+  { role: "VIEWER", isHeavy: true, input: bodyOf(z.strictObject({ resource_id: id })) },
+  async ({ ctx: { em, tenant }, input: { body } }) => ({
+    /** Null where the recipients are kept no longer. */
+    domains: await readDomains(em, tenant, body.resource_id),
+    max_recipients: MAX_RECIPIENTS,
+  }),
+);
+
+/** The rates of the team's sends before one. */
+const former = consoleQuery(
+  { role: "VIEWER", input: bodyOf(z.strictObject({ resource_id: id })) },
+  async ({ ctx: { em, tenant }, input: { body } }) => {
+    const { sends, totals } = await readFormerSends(em, tenant, body.resource_id);
+    return { sends, rates: ratesOf(totals) };
+  },
+);
+
 const attention = consoleQuery({ role: "VIEWER", input: noInput }, ({ ctx: { em, tenant } }) =>
   readAttention(em, tenant),
 );
 
-export const overviewRouter = router({ gates, progress, hours, attention });
+export const overviewRouter = router({ gates, progress, hours, domains, former, attention });

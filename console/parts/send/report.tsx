@@ -1,10 +1,13 @@
+import { Link } from "@tanstack/react-router";
 import type { DataOf } from "../../api.ts";
-import { useData, useWorkspace } from "../../session.tsx";
+import { useData, useRole, useWorkspace } from "../../session.tsx";
 import { AddressList } from "../audience/address-list.tsx";
 import { PersonLink } from "../audience/people.tsx";
 import { Chart } from "../chart.tsx";
+import { SaveCsv } from "../export.tsx";
 import { ChoiceFilter, choiceOf, useFilters } from "../filters.tsx";
-import { Facts, When } from "../page.tsx";
+import { Facts, Part, When } from "../page.tsx";
+import { List, Table } from "../table.tsx";
 import { type Kind, type Send, useCalls } from "./calls.ts";
 import { OUTCOMES, Outcomes, outcomeText } from "./live-send.tsx";
 import { people, percent, reasonText } from "./words.ts";
@@ -28,7 +31,12 @@ export function Report({ kind, send }: { kind: Kind; send: Send }) {
       <Outcomes recipients={send.recipients} />
       {send.started_at && <Responses id={send.resource_id} startedAt={send.started_at} />}
       <Hours id={send.resource_id} recipients={send.recipients.total} />
-      <h3>Recipients</h3>
+      <h3>Clicks by link</h3>
+      <Links kind={kind} id={send.resource_id} />
+      <Part>
+        <Domains id={send.resource_id} />
+      </Part>
+      <h3 id={RECIPIENTS}>Recipients</h3>
       <Recipients kind={kind} id={send.resource_id} />
     </>
   );
@@ -38,6 +46,8 @@ const DAY_MS = 86_400_000;
 const MOST_DAYS = 365;
 const dateOf = (instant: number) => new Date(instant).toISOString().slice(0, 10);
 
+const shortPercent = (rate: number) => percent(rate, rate > 0 && rate < 0.001 ? 2 : 1);
+
 function Responses({ id, startedAt }: { id: string; startedAt: string }) {
   const { client } = useWorkspace();
   const { totals, rates } = useData(["analytics", id], () => {
@@ -45,27 +55,35 @@ function Responses({ id, startedAt }: { id: string; startedAt: string }) {
     const [from, to] = [dateOf(begin), dateOf(Math.min(Date.now(), begin + MOST_DAYS * DAY_MS))];
     return client.api.analytics.overview.query({ query: { resource_id: id, from, to } });
   });
-  const rows: [name: string, count: number, rate: number][] = [
-    ["Delivered", totals.delivered, rates.delivered],
-    ["Opened", totals.opened_unique, rates.opened],
-    ["Clicked", totals.clicked_unique, rates.clicked],
-    ["Bounced", totals.bounced_hard + totals.bounced_soft, rates.bounced],
-    ["Complained", totals.complained, rates.complained],
-    ["Unsubscribed", totals.unsubscribed, rates.unsubscribed],
+  const former = useData(["former", id], () => client.app.overview.former.query({ body: { resource_id: id } }));
+  const rows: [name: string, count: number, figure: keyof typeof rates][] = [
+    ["Delivered", totals.delivered, "delivered"],
+    ["Opened", totals.opened_unique, "opened"],
+    ["Clicked", totals.clicked_unique, "clicked"],
+    ["Bounced", totals.bounced_hard + totals.bounced_soft, "bounced"],
+    ["Complained", totals.complained, "complained"],
+    ["Unsubscribed", totals.unsubscribed, "unsubscribed"],
   ];
   return (
     <>
       <h3>Responses</h3>
       <Facts
         className="figures"
-        of={rows.map(([name, count, rate]) => [
+        of={rows.map(([name, count, figure]) => [
           name,
           <>
-            {count.toLocaleString()} <span className="muted">{percent(rate, rate > 0 && rate < 0.001 ? 2 : 1)}</span>
-            <meter value={rate} aria-label={`${name}: ${percent(rate, 2)}`} />
+            {count.toLocaleString()} <span className="muted">{shortPercent(rates[figure])}</span>
+            <meter value={rates[figure]} aria-label={`${name}: ${percent(rates[figure], 2)}`} />
+            {former.sends > 0 && <small className="muted">Before: {shortPercent(former.rates[figure])}</small>}
           </>,
         ])}
       />
+      {former.sends > 0 && (
+        <p className="muted">
+          Before: the rate of {former.sends === 1 ? "the send" : `the ${former.sends} sends`} that ended last before
+          this one, together.
+        </p>
+      )}
       {totals.opened_unique + totals.clicked_unique === 0 && (
         <p className="muted">Opens and clicks are counted for mails that were sent with tracking turned on.</p>
       )}
@@ -81,7 +99,7 @@ function Hours({ id, recipients }: { id: string; recipients: number }) {
   if (hours.length === 0) return null;
   return (
     <Chart
-      title={`First opens and clicks${recipients > most ? `, of the first ${people(most)}` : ""}`}
+      title={`First opens and clicks in two days${recipients > most ? `, of the first ${people(most)}` : ""}`}
       times={hours.map(({ hour }) => hour)}
       unit="hour"
       series={[
@@ -92,40 +110,149 @@ function Hours({ id, recipients }: { id: string; recipients: number }) {
   );
 }
 
+/** The place of the list of people, to which links lead. */
+const RECIPIENTS = "recipients";
+type ClickedLink = DataOf<ReturnType<typeof useCalls>["calls"]["links"]["query"]>[number];
+
+/** The links that were clicked; each leads to the people who clicked it. */
+function Links({ kind, id }: { kind: Kind; id: string }) {
+  const { base } = useWorkspace();
+  const { calls, params } = useCalls(kind, id);
+  const [, filter] = useFilters();
+  const show = (link: ClickedLink) => {
+    filter({ activity: "clicked", link: link.id, outcome: undefined, q: undefined });
+    document.getElementById(RECIPIENTS)?.scrollIntoView();
+  };
+  const number = (name: string, field: "clicks" | "clicks_unknown" | "clicks_machine") => ({
+    name,
+    cell: (link: ClickedLink) => link[field].toLocaleString(),
+    isNumber: true,
+  });
+  return (
+    <List<ClickedLink>
+      caption="Clicks by link"
+      queryKey={[base, "links", id]}
+      read={(cursor) => calls.links.query({ params, query: { cursor } })}
+      keyOf={(link) => link.id}
+      columns={[
+        { name: "Link", cell: ({ url }) => <code>{url}</code> },
+        {
+          name: "First clicks",
+          cell: (link) => (
+            <button type="button" className="plain" onClick={() => show(link)}>
+              {people(link.clickers)}
+            </button>
+          ),
+          isNumber: true,
+        },
+        number("All clicks", "clicks"),
+        number("Perhaps machines", "clicks_unknown"),
+        number("Machines", "clicks_machine"),
+        { name: "Last click", cell: ({ last_at }) => <When at={last_at} /> },
+      ]}
+      empty="No link was clicked. Clicks are counted for mails that were sent with tracking turned on."
+    />
+  );
+}
+
+function Domains({ id }: { id: string }) {
+  const { client } = useWorkspace();
+  const read = () => client.app.overview.domains.query({ body: { resource_id: id } });
+  const { domains, max_recipients: most } = useData(["domains", id], read);
+  const number = (name: string, field: "delivered" | "bounced" | "rejected") => ({
+    name,
+    cell: (row: NonNullable<typeof domains>[number]) => row[field].toLocaleString(),
+    isNumber: true,
+  });
+  return (
+    <>
+      <h3>Domains</h3>
+      {domains === null ? (
+        <p className="muted">The recipients of this send are kept no longer.</p>
+      ) : (
+        <Table
+          caption={`The ten largest domains of the first ${people(most)}`}
+          rows={domains}
+          keyOf={({ domain }) => domain}
+          columns={[
+            { name: "Domain", cell: ({ domain }) => (domain === "erased.invalid" ? "Erased people" : domain) },
+            number("Delivered", "delivered"),
+            number("Bounced", "bounced"),
+            number("Refused", "rejected"),
+          ]}
+          empty="It has no recipients."
+        />
+      )}
+    </>
+  );
+}
+
 type Recipient = DataOf<ReturnType<typeof useCalls>["calls"]["recipients"]["query"]>[number];
 
-/** The recipients by outcome; the outcome stands in the URL. */
+const ACTIVITIES = {
+  opened: "Opened",
+  not_opened: "Did not open",
+  clicked: "Clicked",
+  bounced: "Bounced",
+  unsubscribed: "Unsubscribed",
+  complained: "Called it spam",
+};
+/** Segments have conditions on these; the others may not be mailed. */
+const SEGMENTED: readonly string[] = ["opened", "not_opened", "clicked"];
+
+/** The recipients by outcome and activity, which stand in the URL. */
 function Recipients({ kind, id }: { kind: Kind; id: string }) {
   const { client, base } = useWorkspace();
-  const [{ outcome }] = useFilters();
+  const [filters, filter] = useFilters();
   const { calls, params } = useCalls(kind, id);
-  const status = choiceOf(OUTCOMES, outcome)?.toUpperCase() as "SENT" | undefined;
+  const mayWrite = useRole("EDITOR");
+  const status = choiceOf(OUTCOMES, filters["outcome"])?.toUpperCase() as "SENT" | undefined;
+  const activity = choiceOf(ACTIVITIES, filters["activity"]);
+  const link = activity === "clicked" ? filters["link"] : undefined;
   const read = async (cursor: string | undefined) => {
     for (let from = cursor; ; ) {
-      const page = await calls.recipients.query({ params, query: { cursor: from, status } });
+      const page = await calls.recipients.query({ params, query: { cursor: from, status, activity, link } });
       const rows = page.data as readonly Recipient[];
       const next = page.meta["next_cursor"] as string | null;
-      // A page of one outcome may be empty although others follow.
+      // A page of one outcome or activity may be empty although others follow.
       if (rows.length > 0 || next === null) return { ...page, data: rows };
       from = next;
     }
   };
   const find = (starts_with: string) => client.app.content.recipients.query({ query: { type: kind, id, starts_with } });
+  const csv = (after: string) =>
+    client.app.content.exportRecipients.query({ query: { type: kind, id, activity, link, after } });
   return (
-    <AddressList<Recipient>
-      search={["Address begins with", find]}
-      caption="Recipients"
-      queryKey={[base, "recipients", id, status]}
-      read={read}
-      columns={[
-        { name: "Address", cell: ({ email }) => <PersonLink email={email} /> },
-        { name: "Outcome", cell: (row) => outcomeText(row.status) },
-        { name: "Reason", cell: ({ reason }) => reason && reasonText(reason) },
-        { name: "At", cell: (row) => <When at={row.updated_at} /> },
-      ]}
-      empty={status ? "No recipient has this outcome: choose another one." : "It has no recipients."}
-    >
-      <ChoiceFilter name="outcome" label="Outcome" any="All" choices={OUTCOMES} />
-    </AddressList>
+    <>
+      <AddressList<Recipient>
+        search={["Address begins with", find]}
+        caption="Recipients"
+        queryKey={[base, "recipients", id, status, activity, link]}
+        read={read}
+        columns={[
+          { name: "Address", cell: ({ email }) => <PersonLink email={email} /> },
+          { name: "Outcome", cell: (row) => outcomeText(row.status) },
+          { name: "Reason", cell: ({ reason }) => reason && reasonText(reason) },
+          { name: "At", cell: (row) => <When at={row.updated_at} /> },
+        ]}
+        empty={status || activity ? "No recipient is like this: choose another one." : "It has no recipients."}
+      >
+        <ChoiceFilter name="outcome" label="Outcome" any="All" choices={OUTCOMES} />
+        <ChoiceFilter name="activity" label="Activity" any="All" choices={ACTIVITIES} />
+        {link && (
+          <button type="button" onClick={() => filter({ link: undefined })}>
+            Clicks on any link
+          </button>
+        )}
+      </AddressList>
+      <div className="actions">
+        {!status && <SaveCsv name={`${activity ?? "recipients"}.csv`} read={csv} />}
+        {kind === "campaign" && mayWrite && activity && SEGMENTED.includes(activity) && (
+          <Link className="button" to={`${base}/segments/new`} search={{ activity, mail: id, link }}>
+            Make a segment
+          </Link>
+        )}
+      </div>
+    </>
   );
 }

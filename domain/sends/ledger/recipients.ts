@@ -11,7 +11,7 @@ import { type Activity, hasActivity } from "./activity.ts";
 /** Rows that a page walks at most in search of a state or an activity. A state stands in no index: each mail would have to write it. */
 const MAX_WALKED = 10_000;
 
-interface LedgerPage {
+export interface LedgerPage {
   state?: RecipientState | undefined;
   activity?: Activity | undefined;
   /** Of `clicked`. */
