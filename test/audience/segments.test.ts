@@ -9,7 +9,9 @@ import { deleteField } from "../../domain/audience/contact-fields.ts";
 import { SEGMENT_LIMITS } from "../../domain/audience/segments/compilation.ts";
 import { countSegment, createSegment, MAX_SEGMENTS, PATIENT_COUNT } from "../../domain/audience/segments/segments.ts";
 import { newId } from "../../domain/ids.ts";
+import { recordHits } from "../../domain/tracking/record.ts";
 import { accept, engage, makeLedger, report, setState } from "../analytics/ledger.ts";
+import { settleAll } from "../public/tracking.ts";
 import type { ApiClient, Json } from "../support/api.ts";
 import { refused, run } from "../support/command.ts";
 import { declareFields, makeTeamWithFields } from "../support/contacts.ts";
@@ -139,6 +141,24 @@ describe("Segments", () => {
     }
     const { totals } = (await client.get("/analytics/overview", { query: { resource_id: resource } })).body.data;
     assert.equal(totals.delivered, 4);
+
+    const clicks = [1, 6, 8].map((seq) => ({ seq, url: `https://shop.example/${seq % 2}` }));
+    const hit = { sendId: ledger.sendId, kind: "clicked", at: Date.now() + 3_600_000, source: "reader" } as const;
+    await recordHits(
+      em,
+      clicks.map((click) => ({ ...hit, ...click, rule: null, early: false })),
+    );
+    await settleAll(em, ledger.sendId);
+    const [{ id: link }] = (await client.get(`/newsletters/${resource}/links`)).body.data;
+    for (const condition of [
+      { event: "clicked", link },
+      { event: "clicked", resource, link },
+    ]) {
+      const { contacts, sample } = await count(await create(condition));
+      assert.deepEqual([contacts, sample.sort()], [2, ["6@example.com", "8@example.com"]]);
+    }
+    const elsewhere = await create({ event: "clicked", resource: await makeNewsletter(), link });
+    assert.equal((await count(elsewhere)).contacts, 0);
   });
 
   it("see the contacts, lists and mails of their own team and environment alone", async () => {
@@ -204,6 +224,10 @@ describe("Segments", () => {
       "a relative day too far": [
         { field: "fields.born", op: "lt", value: { days_from_today: 1e6 } },
         /^conditions\.value\.days_from_today must be a whole number of days from -36500 to 36500/,
+      ],
+      "a link that was opened": [
+        { event: "opened", link: "lnk_x" },
+        /^conditions\.link is taken with the event clicked, and without within_days/,
       ],
       "half a day": [{ event: "opened", within_days: 0.5 }, /^conditions\.within_days must be a whole number/],
       "a status of no contact": [

@@ -303,13 +303,14 @@ function EventPart({ value, onChange }: EditProps<Condition>) {
         label="Event"
         value={String(value["event"])}
         choices={{ received: "got", opened: "opened", clicked: "clicked a link in" }}
-        onChange={(event) => onChange({ ...value, event })}
+        onChange={(event) => onChange({ ...chosen(value, "link", ""), event })}
       />
+      {value["link"] !== undefined && <span className="muted">one link of it</span>}
       <Pick
         label="Mail"
         value={String(value["resource"] ?? "")}
         choices={{ "": "any mail", ...mailings }}
-        onChange={(id) => onChange(chosen(value, "resource", id))}
+        onChange={(id) => onChange(chosen(chosen(value, "link", ""), "resource", id))}
       />
       <label>
         {"in the last "}

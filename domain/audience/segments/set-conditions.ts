@@ -48,14 +48,19 @@ const receivedMails = (tenant: Tenant, ofSends: RawBuilder<unknown>, when: RawBu
 
 /**
  * Compiles `{"event": "received|opened|clicked", "resource": id, "within_days": n}`: `resource` is a newsletter or a
- * campaign, `within_days` today and the `n` days before. @throws {ConditionProblem}
+ * campaign, `within_days` today and the `n` days before; `link` in place of the days one link that was clicked.
+ * @throws {ConditionProblem}
  */
 export function eventCondition(place: Place, compilation: Compilation): RawBuilder<SqlBool> {
-  place.refuseBeside("event", "resource", "within_days");
+  place.refuseBeside("event", "resource", "within_days", "link");
   const { tenant } = compilation;
   const event = place.at("event").word(EVENTS);
   const resource = place.at("resource");
   const within = place.at("within_days");
+  const link = place.at("link");
+  if (link.value !== undefined && (event !== "clicked" || within.value !== undefined)) {
+    throw link.problem("is taken with the event clicked, and without within_days");
+  }
   if (resource.value !== undefined) compilation.resources.push(resource);
   const named = resource.value === undefined ? compilation.among?.eventsOf : resource.text();
   const ofResource = (resourceId: RawBuilder<unknown>) =>
@@ -70,5 +75,10 @@ export function eventCondition(place: Place, compilation: Compilation): RawBuild
           ${receivedMails(tenant, ofResource(sql`s.resource_id`), since(sql`r.updated_at`))}) r`
       : sql`select ${distinct} e.email from engagements e
           where ${ofTenant(tenant, "e")} and e.kind = ${event} ${ofResource(sql`e.resource_id`)} ${since(sql`e.last_at`)}`;
-  return isIn(addresses, place, compilation);
+  const clickers = () => sql`
+    select distinct r.email from tracked_links l join sends s on s.resource_id = l.resource_id and ${ofTenant(tenant, "s")}
+    join link_clicks k on k.send_id = s.id and k.link_id = l.id
+    join send_recipients r on r.send_id = k.send_id and r.seq = k.seq
+    where ${ofTenant(tenant, "l")} and l.id = ${link.text()} ${ofResource(sql`l.resource_id`)}`;
+  return isIn(link.value === undefined ? addresses : clickers(), place, compilation);
 }
