@@ -1,6 +1,9 @@
 import assert from "node:assert/strict";
 import type { Page } from "playwright-core";
 import { buildConsole } from "../../console/build.ts";
+import { recordHits } from "../../domain/tracking/record.ts";
+import { accept, makeLedger } from "../analytics/ledger.ts";
+import { settleAll } from "../public/tracking.ts";
 import { openBrowser, violationsOf, widthOf } from "../support/browser.ts";
 import { type Cookies, consoleClient, consoleFetch, signIn } from "../support/console.ts";
 import { eventually } from "../support/eventually.ts";
@@ -10,6 +13,18 @@ import { caughtMails, mailsTo, makeSender, readMail } from "../support/sending.t
 import { stack } from "../support/stack.ts";
 
 const PEOPLE = 1_000;
+/** Whether the chart of a page has painted anything in the colour of its first series. */
+const HAS_POINT = `(() => {
+  const canvas = document.querySelector(".plot canvas");
+  if (!canvas) return false;
+  const colour = document.createElement("canvas").getContext("2d");
+  colour.fillStyle = getComputedStyle(document.documentElement).getPropertyValue("--accent").trim();
+  colour.fillRect(0, 0, 1, 1);
+  const wanted = String([...colour.getImageData(0, 0, 1, 1).data]);
+  const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+  for (let at = 0; at < data.length; at += 4) if (String([...data.slice(at, at + 4)]) === wanted) return true;
+  return false;
+})()`;
 /** Every page of a team, below its address. */
 const PAGES = [
   "",
@@ -236,6 +251,42 @@ describe("The console in a browser", function () {
       const rotated = page.waitForRequest(/rotate/);
       await page.locator("dialog").getByRole("button", { name: "Rotate the secret", exact: true }).click();
       assert.ok((await rotated).headers()["idempotency-key"]);
+    });
+  });
+
+  it("leads from a link in the report of a send to the people who clicked it, with a chart of one hour", async () => {
+    const { origin } = await stack();
+    const team = await makeTeam();
+    const ledger = await makeLedger(team, 3);
+    const { sendId, newsletterId } = ledger;
+    const em = team.em.fork();
+    const started = new Date(Date.now() - 7_200_000).toISOString();
+    await accept(em, ledger, [1, 2, 3], started);
+    await em.execute("update newsletters set status = 'SENT', send_id = ? where id = ?", [sendId, newsletterId]);
+    await em.execute("update sends set tracking = true, started_at = ? where id = ?", [started, sendId]);
+    const url = `https://shop.example/${"very-long-".repeat(30)}`;
+    const click = { sendId, kind: "clicked", rule: null, early: false, source: "reader", url } as const;
+    const at = Date.parse(started) + 1_000;
+    await recordHits(
+      em,
+      [1, 2].map((seq) => ({ ...click, seq, kind: "opened", url: null, at })),
+    );
+    await recordHits(em, [{ ...click, seq: 2, at: at + 20_000 }]);
+    await settleAll(em, sendId);
+    await inPage({ viewport: { width: 360, height: 800 } }, async (page) => {
+      await enter(page, team.owner.id);
+      await page.goto(`${origin}/console/${team.team.id}/live/newsletters/${newsletterId}`);
+      await page.getByRole("cell", { name: "example.com", exact: true }).waitFor();
+      await eventually(() => page.evaluate<boolean>(HAS_POINT), { what: "the point of the hour" });
+      assert.deepEqual(await violationsOf(page), []);
+      assert.ok((await widthOf(page)) <= 360);
+      await page.getByRole("button", { name: "1 person", exact: true }).click();
+      await page.getByRole("link", { name: "1@example.com" }).waitFor({ state: "detached" });
+      await page.getByRole("link", { name: "2@example.com" }).waitFor();
+      assert.match(page.url(), /activity=clicked&link=lnk_/);
+      const saved = page.waitForEvent("download");
+      await page.getByRole("button", { name: "Export as CSV" }).click();
+      assert.equal((await saved).suggestedFilename(), "clicked.csv");
     });
   });
 
