@@ -97,8 +97,10 @@ describe("The rules that tell people and machines apart", () => {
       for (const address of ["40.92.0.1", "40.93.255.255", "104.47.127.255", "10753:273:62464:0"]) {
         assert.deepEqual([found("opened", address), found("clicked", address)], [certain, certain], address);
       }
-      assert.deepEqual([found("opened", "66.249.84.70"), found("clicked", "66.249.84.70")], [undefined, certain]);
-      assert.deepEqual(found("clicked", "67.231.152.1"), { rule: "network", early: true });
+      assert.deepEqual([found("opened", "66.249.66.1"), found("clicked", "66.249.66.1")], [undefined, certain]);
+      const early = { rule: "network", early: true };
+      assert.deepEqual([found("opened", "66.249.84.70"), found("clicked", "66.249.84.70")], [undefined, early]);
+      assert.deepEqual(found("clicked", "67.231.152.1"), early);
       for (const address of ["40.91.255.255", "40.94.0.0", "104.47.128.0", "10753:273:62465:0", null]) {
         assert.equal(found("clicked", address), undefined, String(address));
       }
