@@ -135,7 +135,7 @@ function Links({ kind, id }: { kind: Kind; id: string }) {
       read={(cursor) => calls.links.query({ params, query: { cursor } })}
       keyOf={(link) => link.id}
       columns={[
-        { name: "Link", cell: ({ url }) => <code>{url}</code> },
+        { name: "Link", cell: ({ url }) => <code className="url">{url}</code> },
         {
           name: "First clicks",
           cell: (link) => (
