@@ -17,14 +17,14 @@ export async function sendTestMail(deps: ActivityDeps, pools: AccountPools, test
   const { accounts, targetIds } = await readDraft(em, test, test.resource, { lock: false });
   const [account] = accounts;
   if (!account) return ended("account_gone");
-  const lane = { ...test, sendId: test.testId, accountId: account.id, tracking: false };
+  const lane = { ...test, sendId: test.testId, accountId: account.id, tracking: "OFF" as const };
   const content = await readContent(em, lane);
   const fill = await composeMails(deps, lane, { ...content, subject: `[Test] ${content.subject}` });
   const members = await readTestRecipients(em, test, test.memberIds);
   const recipients = members
     .filter(({ suppressed }) => !suppressed)
     .map(({ id, email, name }, index) => ({
-      ...{ memberId: id, seq: index + 1, email, firstName: name, lastName: null, fields: null },
+      ...{ memberId: id, seq: index + 1, email, firstName: name, lastName: null, fields: null, tracked: false },
       ...{ listId: targetIds[0] ?? null, stagedAt: elapsedMs(), wasDeferred: false },
     }));
   const quota = await takeQuota(em, account.id, content.limits, recipients.length);

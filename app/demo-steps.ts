@@ -26,7 +26,7 @@ export async function sendDraft({ newsletters }: Mailkeel, id: string): Promise<
   const startedAt = performance.now();
   say("4. Preview: the recipients");
   const { data: preview } = await newsletters.previewSend(id);
-  const { total = 0, eligible = 0, ...left } = preview.recipients;
+  const { total = 0, eligible = 0, tracked: _, ...left } = preview.recipients;
   const others = Object.entries(left).map(([why, people]) => `${count(people)} ${why.replaceAll("_", " ")}`);
   say(`  ${count(eligible)} of ${count(total)} (${others.join(", ")})`);
 

@@ -57,7 +57,7 @@ export async function makeAudience({
   });
   const { em, team, listId, audience } = sender;
   const db = kysely(em);
-  if (tracking) await db.updateTable("teams").set({ tracking }).where("id", "=", team.id).execute();
+  if (tracking) await db.updateTable("teams").set({ tracking: "ALL" }).where("id", "=", team.id).execute();
   // Ids that sort by age, like real ones, and are unique.
   const stem = `${ID_PREFIX.subscriber}_${Date.now().toString(36).padStart(10, "0")}${randomBytes(4).toString("hex")}`;
   const id = sql`${stem} || lpad(i::text, 8, '0')`;

@@ -7,7 +7,7 @@ import { recordSend } from "../test/support/factories.ts";
 /** Writes a send of an hour ago with tracking on and with mails that are numbered from 1. @returns its id */
 export async function writeLedger({ em, team }: TestTeam, mails: number): Promise<string> {
   const tenant = { teamId: team.id, environment: "LIVE" } as const;
-  const sendId = await recordSend(em, tenant, newId("newsletter"), mails, { tracking: true });
+  const sendId = await recordSend(em, tenant, newId("newsletter"), mails, { tracking: "ALL" });
   await sql`insert into send_recipients (send_id, seq, member_id, email, state, updated_at)
     select ${sendId}, i, 'sub_' || i, 'person' || i || '@audience.example', 'SENT', now() - interval '1 hour'
     from generate_series(1, ${mails}::int) i`.execute(kysely(em));

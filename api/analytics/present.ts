@@ -5,6 +5,9 @@ import type { analyticsOverview } from "./schema.ts";
 /** 0 when there is nothing to divide by. At most 1: opt-outs may be those of mails from before the range. */
 const fraction = (part: number, whole: number): number => (whole > 0 ? Math.min(part / whole, 1) : 0);
 
+/** Of mails whose opens and clicks are counted; null where there are none. */
+const ofTracked = (part: number, { tracked }: Counts): number | null => (tracked > 0 ? fraction(part, tracked) : null);
+
 const presentCounts = ({ complaints_received: _, ...counts }: Counts) => counts;
 
 export function ratesOf(totals: Counts): z.input<typeof analyticsOverview>["rates"] {
@@ -15,8 +18,8 @@ export function ratesOf(totals: Counts): z.input<typeof analyticsOverview>["rate
     rejected: fraction(rejected, sent + rejected),
     complained: fraction(totals.complained, delivered),
     unsubscribed: fraction(totals.unsubscribed, delivered),
-    opened: fraction(totals.opened_unique, delivered),
-    clicked: fraction(totals.clicked_unique, delivered),
+    opened: ofTracked(totals.opened_unique, totals),
+    clicked: ofTracked(totals.clicked_unique, totals),
   };
 }
 

@@ -36,6 +36,7 @@ const count = (description: string, value: number) => z.int().meta({ description
 
 const counts = {
   sent: count("Mails that a server accepted.", 1_000),
+  tracked: count("Of `sent`, mails whose opens and clicks are counted.", 640),
   delivered: count("`sent` less both kinds of bounces.", 985),
   rejected: count("Mails that a server refused.", 12),
   bounced_hard: count("Accepted mails that came back because the address does not exist.", 10),
@@ -71,10 +72,10 @@ const rates = z
     rejected: rate("`rejected` over `sent` and `rejected`.", 0.0119),
     complained: rate("`complained` over `delivered`.", 0.001),
     unsubscribed: rate("`unsubscribed` over `delivered`.", 0.0041),
-    opened: rate("`opened_unique` over `delivered`.", 0.3249),
-    clicked: rate("`clicked_unique` over `delivered`.", 0.0609),
+    opened: rate("`opened_unique` over `tracked`; null where no mail is tracked.", 0.5).nullable(),
+    clicked: rate("`clicked_unique` over `tracked`; null where no mail is tracked.", 0.0938).nullable(),
   })
-  .describe("Fractions of the totals, from 0 to 1; 0 where there is nothing to divide by.");
+  .describe("Fractions of the totals, from 0 to 1; 0 where there is nothing else to divide by.");
 
 export const analyticsOverview = z
   .object({

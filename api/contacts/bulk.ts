@@ -27,9 +27,10 @@ export async function checkItems(
   return mapInSlices(items, SLICE, (item, index) => {
     try {
       const path = ["contacts", index];
-      const { email, first_name: firstName, last_name: lastName, fields } = parseItem(contactUpsert, item, path);
+      const parsed = parseItem(contactUpsert, item, path);
+      const { email, first_name: firstName, last_name: lastName, fields, tracking_consent: consent } = parsed;
       if (fields) checkFields(types, fields, [...path, "fields"]);
-      return { contact: { email, firstName, lastName, fields } };
+      return { contact: { email, firstName, lastName, fields, consent } };
     } catch (error) {
       if (!(error instanceof ApiError)) throw error;
       const email = given(item, "email");

@@ -5,6 +5,7 @@ import { transaction } from "../../db/transaction.ts";
 import { upsertContacts } from "../../domain/audience/contact-bulk.ts";
 import { readFields } from "../../domain/audience/contact-fields.ts";
 import { createContact, deleteContact, updateContact } from "../../domain/audience/contacts.ts";
+import { setConsents } from "../../domain/audience/tracking-consents.ts";
 import { contactRecord } from "../../domain/webhooks/records.ts";
 import { addressFilter } from "../fields.ts";
 import { slotQuota } from "../quota.ts";
@@ -49,14 +50,15 @@ const create = route("POST /contacts", {
   .input(z.strictObject({ body: contactBody }))
   .output(contact)
   .mutation(async ({ ctx, input }) => {
-    const { email, first_name: firstName, last_name: lastName, fields } = input.body;
+    const { email, first_name: firstName, last_name: lastName, fields, tracking_consent: consent } = input.body;
     const make = async (em: EntityManager) => {
+      await setConsents(em, ctx.vault, ctx.tenant, consent ? [{ email, ...consent }] : [], "API");
       await checkContactFields({ em, tenant: ctx.tenant }, fields);
       const given = { email, firstName, lastName, fields: fields ?? {} };
       return createContact(em, ctx.vault, ctx.tenant, given, ctx.idempotency);
     };
     // The declarations of the fields stay locked until the contact is committed.
-    const { record, slots } = await (fields ? transaction(ctx.em, make) : make(ctx.em));
+    const { record, slots } = await (fields || consent ? transaction(ctx.em, make) : make(ctx.em));
     const quota = await slotQuota(ctx, slots);
     return ok(record, { impact: impact({ would_create: 1, quota }), requestId: ctx.requestId });
   });
@@ -144,7 +146,7 @@ const update = route("PATCH /contacts/{contactId}", {
   .input(z.strictObject({ params: contactParams, body: contactPatch }))
   .output(contact)
   .mutation(async ({ ctx, input }) => {
-    const { email, first_name: firstName, last_name: lastName, fields } = input.body;
+    const { email, first_name: firstName, last_name: lastName, fields, tracking_consent: consent } = input.body;
     await checkContactFields(ctx, fields);
     const patch = { email, firstName, lastName, fields };
     const { record, isChanged, slots } = await updateContact(
@@ -154,9 +156,11 @@ const update = route("PATCH /contacts/{contactId}", {
       input.params.contactId,
       patch,
     );
+    const given = consent ? [{ email: record.email, ...consent }] : [];
+    const stored = await setConsents(ctx.em, ctx.vault, ctx.tenant, given, "API");
     const quota = slots === 0 ? null : await slotQuota(ctx, slots);
     const shown = await readRecord(ctx.em, "contacts", contactRecord, record.id);
-    return ok(shown, { impact: { ...updateImpact(record.id, isChanged), quota } });
+    return ok(shown, { impact: { ...updateImpact(record.id, isChanged || stored.size > 0), quota } });
   });
 
 const remove = route("DELETE /contacts/{contactId}", {

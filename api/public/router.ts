@@ -1,4 +1,5 @@
 import express, { type ErrorRequestHandler, type Request, type Response, Router } from "express";
+import type { ConsentStatus } from "../../db/entities/audience.ts";
 import type { EntityManager } from "../../db/orm.ts";
 import { byOthers, claimFor } from "../../db/pool.ts";
 import { limitStatements, PATIENT_MS } from "../../db/statements.ts";
@@ -9,6 +10,7 @@ import {
   readConfirmation,
   teamOfConfirmation,
 } from "../../domain/audience/confirmations.ts";
+import { answerMailConsent, type MailConsent, readMailConsent } from "../../domain/audience/tracking-consents.ts";
 import {
   type MailOrigin,
   readOrigin,
@@ -17,7 +19,7 @@ import {
   unsubscribe,
 } from "../../domain/audience/unsubscribes.ts";
 import { UNAVAILABLE_RETRY_SECONDS } from "../../domain/errors.ts";
-import { readConfirmationToken, readUnsubscribeToken } from "../../domain/mail/links.ts";
+import { readConfirmationToken, readMailToken } from "../../domain/mail/links.ts";
 import type { Deps } from "../deps.ts";
 import { toApiError } from "../rest/failures.ts";
 import { localsOf } from "../rest/http.ts";
@@ -32,16 +34,18 @@ function isOneClick(body: unknown): boolean {
   return name >= 0 && text.indexOf("One-Click", name) > name;
 }
 
+/** The value of the button by which a form was posted; null for none. */
+const buttonOf = (body: unknown): string | null =>
+  new URLSearchParams(typeof body === "string" ? body : "").get("scope");
+
 /** The scope of an unsubscribe by a posted form: all mail, unless the button names the lists. */
-function scopeOf(body: unknown): UnsubscribeScope {
-  const form = new URLSearchParams(typeof body === "string" ? body : "");
-  return form.get("scope") === ("lists" satisfies UnsubscribeScope) ? "lists" : "all";
-}
+const scopeOf = (body: unknown): UnsubscribeScope =>
+  buttonOf(body) === ("lists" satisfies UnsubscribeScope) ? "lists" : "all";
 
 const namesOf = ({ listNames }: MailOrigin): string => listNames.join(", ");
 
 /** The page behind a mail to a person who was erased. Such a person may be on lists again, with mails of their own. */
-const erasedPage = ({ teamName }: MailOrigin): Page => ({
+const erasedPage = ({ teamName }: Pick<MailOrigin, "teamName">): Page => ({
   title: "Your data was erased",
   paragraphs: [
     `${teamName} no longer knows to which address this mail went.`,
@@ -70,6 +74,30 @@ function unsubscribePage(origin: MailOrigin, left: UnsubscribeScope | undefined)
       `Choose whether you leave the ${lists}, or get no more mail from ${teamName} at this address.`,
     ],
     buttons: [{ label: `Leave ${namesOf(origin)}`, scope: "lists" }, all],
+  };
+}
+
+/** The values of the buttons, as they are posted. */
+const CONSENT_BUTTONS: Readonly<Record<string, ConsentStatus>> = { allow: "GRANTED", deny: "DENIED" };
+
+function consentPage(
+  { teamName, question, tracked, word }: MailConsent,
+  title = `Opens and clicks of ${teamName}`,
+): Page {
+  const counted = tracked ? "They are counted for this mail until you say no." : "They are not counted for this mail.";
+  const said = {
+    GRANTED: `You allowed it on ${word?.at}.`,
+    DENIED: `You did not allow it, on ${word?.at}: opens and clicks are not counted, also of mail that you have already.`,
+    none: `You have not answered yet. ${counted}`,
+  }[word?.status ?? "none"];
+  const otherWords = word?.words && word.words !== question ? [`You were asked: ${word.words}`] : [];
+  return {
+    title,
+    paragraphs: [question, said, ...otherWords],
+    buttons: [
+      { label: "Allow", scope: "allow" },
+      { label: "Do not allow", scope: "deny" },
+    ],
   };
 }
 
@@ -123,7 +151,7 @@ export function publicRouter({ orm, vault }: Pick<Deps, "orm" | "vault">): Route
 
   router.get("/u/:token", async (req: Request<{ token: string }>, res) => {
     localsOf(res).route = "/u/{token}";
-    const mail = readUnsubscribeToken(vault, req.params.token);
+    const mail = readMailToken(vault, "u", req.params.token);
     if (!mail) return refuse(res);
     await claimForTeam(mail.sendId, (em) => teamOfMail(em, mail));
     const origin = await readOrigin(orm.em.fork(), mail);
@@ -134,7 +162,7 @@ export function publicRouter({ orm, vault }: Pick<Deps, "orm" | "vault">): Route
 
   router.post("/u/:token", form, async (req: Request<{ token: string }>, res) => {
     localsOf(res).route = "/u/{token}";
-    const mail = readUnsubscribeToken(vault, req.params.token);
+    const mail = readMailToken(vault, "u", req.params.token);
     if (!mail) return refuse(res);
     await claimForTeam(mail.sendId, (em) => teamOfMail(em, mail), true);
     const source = isOneClick(req.body) ? "one_click" : "link";
@@ -143,6 +171,27 @@ export function publicRouter({ orm, vault }: Pick<Deps, "orm" | "vault">): Route
     if (!left) return refuse(res);
     if (left.isErased) return show(res, erasedPage(left));
     show(res, unsubscribedPage(left));
+  });
+
+  router.get("/t/:token", async (req: Request<{ token: string }>, res) => {
+    localsOf(res).route = "/t/{token}";
+    const mail = readMailToken(vault, "t", req.params.token);
+    if (!mail) return refuse(res);
+    await claimForTeam(mail.sendId, (em) => teamOfMail(em, mail));
+    const consent = await readMailConsent(orm.em.fork(), mail);
+    if (!consent) return refuse(res);
+    show(res, consent.isErased ? erasedPage(consent) : consentPage(consent));
+  });
+
+  router.post("/t/:token", form, async (req: Request<{ token: string }>, res) => {
+    localsOf(res).route = "/t/{token}";
+    const mail = readMailToken(vault, "t", req.params.token);
+    const status = CONSENT_BUTTONS[buttonOf(req.body) ?? ""];
+    if (!mail || !status) return refuse(res, mail ? 400 : 404);
+    await claimForTeam(mail.sendId, (em) => teamOfMail(em, mail), true);
+    const answered = await patiently((em) => answerMailConsent(em, vault, mail, status));
+    if (!answered) return refuse(res);
+    show(res, answered.isErased ? erasedPage(answered) : consentPage(answered, "Your answer is recorded"));
   });
 
   router.get("/c/:token", async (req: Request<{ token: string }>, res) => {
@@ -181,6 +230,6 @@ export function publicRouter({ orm, vault }: Pick<Deps, "orm" | "vault">): Route
     if (status >= 500) return next(error);
     return refuse(res, status);
   };
-  router.use(["/u", "/c"], answerRefusal);
+  router.use(["/u", "/t", "/c"], answerRefusal);
   return router;
 }

@@ -25,6 +25,7 @@ export const previewPresenter =
       ...field(ineligible, row.ineligible),
       suppressed: row.suppressed,
       eligible: row.eligible,
+      tracked: row.tracked,
     },
     credits_required: row.eligible,
     send_cap: {

@@ -130,7 +130,10 @@ export const previewRecipients = <Ineligible extends string>(ineligible: Ineligi
       total: recipients.describe(total),
       ...({ [ineligible]: count.describe(`Left out: ${reason}.`) } as Record<Ineligible, typeof count>),
       suppressed: count.describe("Left out: on the do-not-mail list."),
-      eligible: recipients.describe("Those that get the mail: `total` less the other two."),
+      eligible: recipients.describe("Those that get the mail: `total` less the two that are left out."),
+      tracked: count.describe(
+        "Of `eligible`, those whose opens and clicks are counted, by what they have said until now.",
+      ),
     })
     .describe("The recipients, after permissions and suppressions.");
 

@@ -1,6 +1,6 @@
 import { sql } from "kysely";
 import { isoInstant } from "../../db/sql.ts";
-import { shownEmail } from "../../domain/webhooks/records.ts";
+import { consentOf, shownEmail } from "../../domain/webhooks/records.ts";
 import { recordOf } from "../rest/record.ts";
 import { subscriberWithSubscriptions } from "./schema.ts";
 
@@ -17,5 +17,6 @@ const subscriptionsOf = (row: string) => sql`coalesce((
 /** Of a row of `subscribers`. */
 export const wholeSubscriberRecord = recordOf(subscriberWithSubscriptions, (row) => ({
   email: shownEmail(row),
+  tracking_consent: consentOf(row),
   subscriptions: subscriptionsOf(row),
 }));

@@ -1,5 +1,8 @@
 import { z } from "zod";
+import type { EntityManager } from "../../db/orm.ts";
+import { transaction } from "../../db/transaction.ts";
 import { createSubscriber, deleteSubscriber, updateSubscriber } from "../../domain/audience/subscribers.ts";
+import { setConsents } from "../../domain/audience/tracking-consents.ts";
 import { subscriberRecord } from "../../domain/webhooks/records.ts";
 import { addressFilter } from "../fields.ts";
 import { slotQuota } from "../quota.ts";
@@ -35,9 +38,13 @@ const create = route("POST /subscribers", {
   .input(z.strictObject({ body: subscriberBody }))
   .output(subscriber)
   .mutation(async ({ ctx, input }) => {
-    const { email, first_name: firstName, last_name: lastName } = input.body;
+    const { email, first_name: firstName, last_name: lastName, tracking_consent: consent } = input.body;
     const person = { email, firstName, lastName };
-    const { record, slots } = await createSubscriber(ctx.em, ctx.vault, ctx.tenant, person, ctx.idempotency);
+    const make = async (em: EntityManager) => {
+      await setConsents(em, ctx.vault, ctx.tenant, consent ? [{ email, ...consent }] : [], "API");
+      return createSubscriber(em, ctx.vault, ctx.tenant, person, ctx.idempotency);
+    };
+    const { record, slots } = await (consent ? transaction(ctx.em, make) : make(ctx.em));
     const quota = await slotQuota(ctx, slots);
     return ok(record, { impact: impact({ would_create: 1, quota }), requestId: ctx.requestId });
   });
@@ -75,13 +82,15 @@ const update = route("PATCH /subscribers/{subscriberId}", {
   .input(z.strictObject({ params: subscriberParams, body: subscriberPatch }))
   .output(subscriber)
   .mutation(async ({ ctx, input }) => {
-    const { email, first_name: firstName, last_name: lastName } = input.body;
+    const { email, first_name: firstName, last_name: lastName, tracking_consent: consent } = input.body;
     const { subscriberId } = input.params;
     const patch = { email, firstName, lastName };
     const { record, isChanged, slots } = await updateSubscriber(ctx.em, ctx.vault, ctx.tenant, subscriberId, patch);
+    const given = consent ? [{ email: record.email, ...consent }] : [];
+    const stored = await setConsents(ctx.em, ctx.vault, ctx.tenant, given, "API");
     const quota = slots === 0 ? null : await slotQuota(ctx, slots);
     const shown = await readRecord(ctx.em, "subscribers", subscriberRecord, record.id);
-    return ok(shown, { impact: { ...updateImpact(record.id, isChanged), quota } });
+    return ok(shown, { impact: { ...updateImpact(record.id, isChanged || stored.size > 0), quota } });
   });
 
 const remove = route("DELETE /subscribers/{subscriberId}", {

@@ -1,4 +1,4 @@
-import { Member, PLANS, ROLES, Team } from "../../db/entities/team.ts";
+import { Member, PLANS, ROLES, Team, TRACKING_MODES } from "../../db/entities/team.ts";
 import { transaction } from "../../db/transaction.ts";
 import { makeLink, signInUrl } from "../../domain/access/sessions.ts";
 import { addMember, changeMember, changeTeam, createTeam } from "../../domain/teams/teams.ts";
@@ -64,14 +64,20 @@ export const commands: Commands = {
   ),
 
   "team:tracking": command(
-    "count opens and clicks of the team's mails, or not; a newsletter or a campaign may say otherwise",
-    { switch: argument("on or off", oneOf(["on", "off"])), ...OF_TEAM },
-    async (session, { switch: state, ...options }) => {
+    "set of whom opens and clicks are counted; a newsletter or a campaign may say otherwise",
+    {
+      tracking: argument(
+        "OFF, ALL (but those who denied it), or AGREED (those alone who agreed)",
+        oneOf(TRACKING_MODES),
+      ),
+      ...OF_TEAM,
+    },
+    async (session, { tracking, ...options }) => {
       const id = await teamOf(session, options);
-      await transaction(session.orm.em, (em) => changeTeam(em, id, { tracking: state === "on" }));
+      await transaction(session.orm.em, (em) => changeTeam(em, id, { tracking }));
       return {
-        text: `Tracking is ${state} for team ${id}, from the next confirm on`,
-        data: { team: { id, tracking: state === "on" } },
+        text: `Tracking is ${tracking} for team ${id}, from the next confirm on`,
+        data: { team: { id, tracking } },
       };
     },
   ),

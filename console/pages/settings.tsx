@@ -3,8 +3,13 @@ import { Form, textsOf } from "../parts/form.tsx";
 import { PageHead } from "../parts/page.tsx";
 import { useData, useRole, useWorkspace } from "../session.tsx";
 
-const TRACKING_HINT =
-  "Counts opens and clicks of sends that are confirmed from now on. A newsletter or a campaign may say otherwise.";
+const TRACKING_HINT = "For sends that are confirmed from now on. A newsletter or a campaign may say otherwise.";
+const TRACKING = {
+  OFF: "Off: no opens and clicks are counted",
+  ALL: "All: they are counted of each person who did not deny it",
+  AGREED: "Those who agreed: they are counted of these people alone",
+} as const;
+type Tracking = keyof typeof TRACKING;
 
 /** Name, time zone and tracking of the team. */
 export function Page() {
@@ -25,15 +30,19 @@ export function Page() {
         inputs={[
           ["name", "Name of the team", { required: true, maxLength: 200, disabled }],
           ["time_zone", "Time zone", { hint: "Send days are days in this zone.", choices: textsOf(zones), disabled }],
-          ["tracking", "Tracking", { hint: TRACKING_HINT, choices: { off: "Off", on: "On" }, disabled }],
+          ["tracking", "Tracking", { hint: TRACKING_HINT, choices: TRACKING, disabled }],
         ]}
-        values={{ name, time_zone, tracking: tracking ? "on" : "off" }}
+        values={{ name, time_zone, tracking }}
         submit="Save"
         isDisabled={disabled}
         edits={{ id: team, record, read }}
         onKept={() => setTurn(turn + 1)}
         onSubmit={async (values, _, save) => {
-          const body = { name: values["name"], time_zone: values["time_zone"], tracking: values["tracking"] === "on" };
+          const body = {
+            name: values["name"],
+            time_zone: values["time_zone"],
+            tracking: values["tracking"] as Tracking | undefined,
+          };
           await save(body, (options) => changeSettings.mutate({ body }, options));
           return "Saved.";
         }}

@@ -4,6 +4,7 @@ import { code, tenantKey } from "./shared.ts";
 export const FIGURES = [
   // Of the day on which the mails were accepted.
   "sent",
+  "tracked",
   "bounced_hard",
   "bounced_soft",
   "complained",

@@ -171,6 +171,27 @@ export const UnsubscribeSchema = defineEntity({
   },
 });
 
+export const CONSENT_STATUSES = ["GRANTED", "DENIED"] as const;
+export type ConsentStatus = (typeof CONSENT_STATUSES)[number];
+
+/** PAGE: by the page behind the link in a mail. MEMBER: a member of the team wrote it down in the console. */
+export const CONSENT_WAYS = ["API", "IMPORT", "PAGE", "MEMBER"] as const;
+export type ConsentWay = (typeof CONSENT_WAYS)[number];
+
+/** The last word of the person at an address about the counting of their opens and clicks. */
+export const TrackingConsentSchema = defineEntity({
+  name: "tracking_consents",
+  properties: {
+    ...tenantKey,
+    email: text("person").primary(),
+    status: code().$type<ConsentStatus>(),
+    way: code().$type<ConsentWay>(),
+    /** The text that they were shown. */
+    words: text("person").nullable(),
+    at: instant(),
+  },
+});
+
 /** An HMAC of the address under the database's hash key. It differs between tenants. */
 export const ErasedAddressSchema = defineEntity({
   name: "erased_addresses",

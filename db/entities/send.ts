@@ -15,6 +15,7 @@ import {
   text,
   timestamps,
 } from "./shared.ts";
+import type { TrackingMode } from "./team.ts";
 
 export const RESOURCE_TYPES = ["newsletter", "campaign"] as const;
 export type ResourceType = (typeof RESOURCE_TYPES)[number];
@@ -37,7 +38,7 @@ const broadcast = {
     .array((value) => Number(value))
     .columnType("smallint[]")
     .default([]),
-  /** Null where that is left to the team's setting. */
+  /** True: as the team's setting says, or of all where that is OFF. Null: as it says. */
   tracking: p.boolean().nullable(),
   statusReason: code().nullable(),
   sendId: code().nullable(),
@@ -95,6 +96,7 @@ export const SendPreviewSchema = defineEntity({
     ineligible: p.integer(),
     suppressed: p.integer(),
     eligible: p.integer(),
+    tracked: p.integer(),
     capLimit: p.integer(),
     capUsedToday: p.integer(),
     fromAddresses: holding("team", p.array()),
@@ -133,7 +135,8 @@ export const SendSchema = defineEntity({
     apiKeyId: code(),
     status: code().$type<SendStatus>(),
     recipients: p.integer(),
-    tracking: p.boolean().default(false),
+    /** As the draft and its team said at the confirm. */
+    tracking: code().$type<TrackingMode>().default("OFF"),
     sendAt: instant(),
     startedAt: instant().nullable(),
     completedAt: instant().nullable(),
@@ -195,6 +198,8 @@ export const SendRecipientSchema = defineEntity({
     attempts: p.smallint().default(0),
     /** A response came before the row was SENT, so the mail was accepted. Set by triggers. */
     responded: p.boolean().default(false),
+    /** Its opens and clicks are counted: decided when it was staged last. */
+    tracked: p.boolean().default(false),
     /** Moved later by the time that the recipient was due and waited for its send or account. */
     firstDeferredAt: instant().nullable(),
     retryAt: instant().nullable(),

@@ -7,6 +7,10 @@ export type Role = (typeof ROLES)[number];
 export const PLANS = ["FREE", "BUSINESS"] as const;
 export type Plan = (typeof PLANS)[number];
 
+/** Opens and clicks are counted of no person, of all but those who denied it, or of those who agreed. */
+export const TRACKING_MODES = ["OFF", "ALL", "AGREED"] as const;
+export type TrackingMode = (typeof TRACKING_MODES)[number];
+
 export const TeamSchema = defineEntity({
   name: "teams",
   properties: {
@@ -19,7 +23,7 @@ export const TeamSchema = defineEntity({
     requestsPerMinute: p.integer().nullable(),
     contactSlots: p.integer().nullable(),
     webhookEndpoints: p.integer().nullable(),
-    tracking: p.boolean().default(false),
+    tracking: code().$type<TrackingMode>().default("OFF"),
     ...edited,
   },
 });

@@ -15,9 +15,11 @@ import { slotsExceeded, type TakenSlots, takeSlotsInOrder } from "./contact-slot
 import type { ContactFields } from "./contacts.ts";
 import { emailStatusOf } from "./email-status.ts";
 import { changedFields } from "./field-values.ts";
+import { type ConsentWord, setConsents } from "./tracking-consents.ts";
 
 /** A contact by its address; a property that is undefined or left out stays as it is. */
-export type ContactUpsert = Pick<ContactFields, "email"> & Patch<Omit<ContactFields, "email">>;
+export type ContactUpsert = Pick<ContactFields, "email"> &
+  Patch<Omit<ContactFields, "email">> & { consent?: ConsentWord | undefined };
 
 export type UpsertOutcome = { status: "created" | "updated" | "unchanged"; id: string } | { error: ApiError };
 
@@ -88,7 +90,28 @@ export async function upsertContacts(
   // Only now it is known which contacts stay.
   const from = sql`contacts c where c.id = any(${ids})`;
   if (ids.length > 0) await emit(em, tenant, "contact.created", { record: contactRecord("c"), from });
-  return { outcomes, created: ids.length, updated, slots };
+  const consented = await storeConsents(em, vault, tenant, items, outcomes);
+  return { outcomes, created: ids.length, updated: [...new Set([...updated, ...consented])], slots };
+}
+
+/** Stores what the people of items said that did not fail. @returns the ids of contacts that were not made for it */
+async function storeConsents(
+  em: EntityManager,
+  vault: Vault,
+  tenant: Tenant,
+  items: readonly ContactUpsert[],
+  outcomes: UpsertOutcome[],
+): Promise<string[]> {
+  const said = items.flatMap(({ email, consent }, i) => {
+    const outcome = outcomes[i];
+    return consent && outcome && "id" in outcome ? [{ email, ...consent, outcome }] : [];
+  });
+  const stored = await setConsents(em, vault, tenant, said, "API");
+  return said.flatMap(({ email, outcome }) => {
+    if (outcome.status === "created" || !stored.has(storedAddress(email).email)) return [];
+    outcome.status = "updated";
+    return [outcome.id];
+  });
 }
 
 /** @param before values of the contact; none for one that is made @returns the values after the last item */

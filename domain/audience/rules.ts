@@ -3,6 +3,9 @@ export const MAX_NAME_LENGTH = 200;
 
 export const MAX_PERSON_NAME_LENGTH = 200;
 
+/** Of the text that a person was shown when they agreed to be tracked, or denied it: each record of them has it. */
+export const MAX_CONSENT_WORDS = 1_000;
+
 /** JavaScript counts an emoji twice. */
 export const charactersIn = (text: string): number => [...text].length;
 

@@ -14,27 +14,29 @@ import { suppress } from "./suppressions.ts";
 
 const REASON = "UNSUBSCRIBED";
 
-interface MailedRow extends Tenant, StoredAddress {
+export interface MailedRow extends Tenant, StoredAddress {
   teamName: string;
   resourceId: string;
   resourceType: ResourceType;
   memberId: string;
   listId: string | null;
+  /** Its opens and clicks are counted. */
+  tracked: boolean;
 }
 
 /** It is of a newsletter, or of a sequence of a list. */
 const cameByList = ({ resourceType, listId }: MailedRow): boolean => resourceType === "newsletter" || listId !== null;
 
 /** SQL: the subscriber or contact `p` who was mailed, if there still is one; their address may be another one now. */
-const mailedPerson = (mail: MailedRow) => sql`
+export const mailedPerson = (mail: MailedRow) => sql`
   ${cameByList(mail) ? sql`subscribers` : sql`contacts`} p where ${ofTenant(mail, "p")} and p.id = ${mail.memberId}`;
 
 /** The ledger knows its address even when the subscriber is gone or has another one. */
-async function readMail(em: EntityManager, { sendId, seq }: MailRef): Promise<MailedRow | undefined> {
+export async function readMail(em: EntityManager, { sendId, seq }: MailRef): Promise<MailedRow | undefined> {
   const { rows } = await sql<MailedRow>`
     select s.team_id as "teamId", s.environment, t.name as "teamName", s.resource_id as "resourceId",
       s.resource_type as "resourceType", r.member_id as "memberId", r.email, r.email_spelling as "emailSpelling",
-      r.list_id as "listId"
+      r.list_id as "listId", r.tracked
     from send_recipients r join sends s on s.id = r.send_id join teams t on t.id = s.team_id
     where r.send_id = ${sendId} and r.seq = ${seq}`.execute(kysely(em));
   return rows[0];

@@ -184,6 +184,7 @@ async function eraseResponses(erasing: Erasing, isSuppressed: boolean): Promise<
       sql`update unsubscribes set email = ${placeholder}, email_spelling = null where ${isOfPerson}`,
     );
     await run("contact_status_checks", "deleted", removeChecks);
+    await run("tracking_consents", "deleted", sql`delete from tracking_consents where ${isOfPerson}`);
     const { numAffectedRows = 0n } = await sql`delete from suppressions where ${isOfPerson}`.execute(kysely(tx));
     count("suppressions", "deleted", isSuppressed ? Number(numAffectedRows) : 0);
     // A trigger of `suppressions` adds a check when a hard bounce is deleted.

@@ -12,7 +12,10 @@ export interface SubscriptionRef {
   subscriberId: string;
 }
 
-const unsubscribePath = (send: string, seq: string): string => `u/${send}.${seq}`;
+/** `u`: leads to the page of its unsubscribe. `t`: to that of the consent to be tracked. */
+type MailPage = "u" | "t";
+
+const mailPath = (page: MailPage, send: string, seq: string): string => `${page}/${send}.${seq}`;
 
 export interface ConfirmationMailRef {
   email: string;
@@ -24,11 +27,16 @@ export interface ConfirmationMailRef {
 const confirmationText = (list: string, subscriber: string, { email, signUp }: ConfirmationMailRef): string =>
   `c/${list}.${subscriber}/${email}${signUp ? `/${signUp}` : ""}`;
 
-/** The unsubscribe link of one mail. It holds no address and costs one HMAC, because every mail needs one. */
-export function unsubscribeUrl(vault: Vault, publicUrl: string, { sendId, seq }: MailRef): string {
-  const path = unsubscribePath(suffixOfId("send", sendId), seq.toString(36));
-  return `${publicUrl}/${path}.${vault.sign("link", path)}`;
-}
+/** A link of one mail. It holds no address and costs one HMAC, because every mail needs one. */
+const mailUrl =
+  (page: MailPage) =>
+  (vault: Vault, publicUrl: string, { sendId, seq }: MailRef): string => {
+    const path = mailPath(page, suffixOfId("send", sendId), seq.toString(36));
+    return `${publicUrl}/${path}.${vault.sign("link", path)}`;
+  };
+
+export const unsubscribeUrl = mailUrl("u");
+export const trackingUrl = mailUrl("t");
 
 /**
  * The confirmation link of a double opt-in. Only the database knows the facts of its first signature; the second one is
@@ -46,9 +54,9 @@ export function confirmUrl(
 }
 
 /** Undefined for a token that this service did not sign. */
-export function readUnsubscribeToken(vault: Vault, token: string): MailRef | undefined {
+export function readMailToken(vault: Vault, page: MailPage, token: string): MailRef | undefined {
   const [send = "", seq = "", signature = "", ...rest] = token.split(".");
-  if (rest.length > 0 || !vault.verify(signature, "link", unsubscribePath(send, seq))) return undefined;
+  if (rest.length > 0 || !vault.verify(signature, "link", mailPath(page, send, seq))) return undefined;
   return { sendId: idOfSuffix("send", send), seq: Number.parseInt(seq, 36) };
 }
 

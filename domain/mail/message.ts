@@ -14,7 +14,7 @@ import { TemplateError } from "./template-problem.ts";
 import { compileText, deriveText, type TextTemplate } from "./text-part.ts";
 import { type BodyLink, findBodyLinks, type TrackedUrls, trackBody, withMailToken } from "./tracked-body.ts";
 import { assertMessageSize, encodePart } from "./transfer-encoding.ts";
-import { FOOTER_TAGS, withUnsubscribeLink } from "./unsubscribe-link.ts";
+import { FOOTER_TAGS, withFooterLinks } from "./unsubscribe-link.ts";
 import { encodeUrlValues } from "./url-tags.ts";
 
 export interface MessageContent {
@@ -22,7 +22,7 @@ export interface MessageContent {
   html: string;
   fromEmail: string;
   fromName?: string | null | undefined;
-  /** Where links are tracked: all but those below `ownUrl`. */
+  /** Where links are tracked for some: all but those below `ownUrl`. */
   tracking?: { ownUrl: string } | undefined;
 }
 
@@ -35,10 +35,12 @@ export interface MessageRecipient {
   /** All ASCII. */
   unsubscribeUrl: string;
   /** All ASCII. */
+  trackingUrl?: string | undefined;
+  /** All ASCII. */
   unsubscribeMailto?: string | undefined;
   /** The sender's address unless given. */
   envelopeFrom?: string | undefined;
-  /** Fills the placeholder of tracked URLs: letters, digits, `.`, `-` and `_`. */
+  /** Fills the placeholder of tracked URLs: letters, digits, `.`, `-` and `_`. Without it the mail has the author's links and no pixel. */
   mailToken?: string | undefined;
   messageId: string;
   date: Date;
@@ -72,7 +74,7 @@ const MAX_SHOWN_BYTES = 90_000;
 
 /** Plain data: it can be made in another thread. */
 export interface PreparedContent {
-  /** With a footer if the body had no unsubscribe link, and with encoded values in its URLs. */
+  /** With a footer if the body lacks a link that it needs, and with encoded values in its URLs. */
   html: string;
   text: TextTemplate;
   links?: readonly BodyLink[];
@@ -80,7 +82,7 @@ export interface PreparedContent {
 
 /** Reads the HTML, which takes up to some hundred milliseconds: see `prepareInThread`. @throws {TemplateError} */
 export function prepareContent(content: MessageContent): PreparedContent {
-  const { source: html, template } = withUnsubscribeLink(encodeUrlValues(content.html));
+  const { source: html, template } = withFooterLinks(encodeUrlValues(content.html), content.tracking !== undefined);
   const text = deriveText(html, template);
   const { tracking } = content;
   return tracking ? { html, text, links: findBodyLinks(html, splitTemplate(html), tracking.ownUrl) } : { html, text };
@@ -88,6 +90,10 @@ export function prepareContent(content: MessageContent): PreparedContent {
 
 const compileSubject = (source: string) => compileTemplate(source, { escape: false, singleLine: true });
 const compileHtml = (source: string) => compileTemplate(source, { escape: true, ownTags: FOOTER_TAGS });
+
+function compileTracked({ html, links = [] }: PreparedContent, urls: TrackedUrls) {
+  return withMailToken(compileHtml(trackBody(html, links, urls, MAX_SHOWN_BYTES)), urls.placeholder);
+}
 
 /** Subject and parts of a mail for one reader, with the author's links. */
 export interface ShownMessage {
@@ -107,7 +113,7 @@ export function showMessage(content: Pick<MessageContent, "subject" | "html">, v
 }
 
 /**
- * Once per send. @param prepared of the same content @param tracked URLs for its links; the text part keeps the author's
+ * Once per send. @param prepared of the same content @param tracked URLs of mails with a `mailToken`; their text part keeps the author's
  * @throws {TemplateError | UnsendableError} for the templates, and for the sender's address or name
  */
 export function composeMessage(
@@ -117,9 +123,9 @@ export function composeMessage(
 ): ComposedMessage {
   const from = toWireAddress(content.fromEmail);
   const subject = compileSubject(content.subject);
-  const source = tracked ? trackBody(prepared.html, prepared.links ?? [], tracked, MAX_SHOWN_BYTES) : prepared.html;
-  const html = compileHtml(source);
-  const htmlPart = encodePart(tracked ? withMailToken(html, tracked.placeholder) : html, escapeHtml);
+  const html = compileHtml(prepared.html);
+  const plainPart = encodePart(html, escapeHtml);
+  const trackedPart = tracked && encodePart(compileTracked(prepared, tracked), escapeHtml);
   const textPart = encodePart(compileText(prepared.text));
 
   // Neither quoted-printable nor base64 contains "=_", so no content can contain the boundary.
@@ -139,9 +145,7 @@ export function composeMessage(
     "",
     `--${boundary}`,
     "Content-Type: text/html; charset=utf-8",
-    `Content-Transfer-Encoding: ${htmlPart.transferEncoding}`,
-    "",
-    "",
+    "Content-Transfer-Encoding: ",
   ].join("\r\n");
   const end = `\r\n--${boundary}--\r\n`;
   const fixedSubject = subject.plain?.tags.length === 0 ? encodeSubject(subject, {}) : undefined;
@@ -154,9 +158,11 @@ export function composeMessage(
       last_name: recipient.lastName,
       list_name: recipient.listName,
       unsubscribe_url: recipient.unsubscribeUrl,
+      tracking_url: recipient.trackingUrl,
       mail_token: recipient.mailToken,
       fields: recipient.fields,
     };
+    const htmlPart = (recipient.mailToken === undefined ? undefined : trackedPart) ?? plainPart;
     const message =
       `${sender}${to.address}\r\n` +
       `Subject: ${fixedSubject ?? encodeSubject(subject, values)}\r\n` +
@@ -165,7 +171,7 @@ export function composeMessage(
       `List-Unsubscribe: <${inAngleBrackets(recipient.unsubscribeUrl, UNSUBSCRIBE_URL)}>${mailtoForm(recipient)}\r\n` +
       `List-Unsubscribe-Post: List-Unsubscribe=One-Click\r\n${recipient.providerHeader ?? ""}${beforeText}` +
       textPart.encode(values) +
-      beforeHtml +
+      `${beforeHtml}${htmlPart.transferEncoding}\r\n\r\n` +
       htmlPart.encode(values) +
       end;
     assertMessageSize(message.length);

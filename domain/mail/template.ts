@@ -6,7 +6,7 @@ import { assertSize, parseSource, placeOf, type SourcePart, splitSource } from "
 import { syntaxHint } from "./syntax-hint.ts";
 import { type ContentField, type ContentProblem, limits, TemplateError } from "./template-problem.ts";
 
-export const MERGE_TAGS = ["email", "first_name", "last_name", "list_name", "unsubscribe_url"] as const;
+export const MERGE_TAGS = ["email", "first_name", "last_name", "list_name", "unsubscribe_url", "tracking_url"] as const;
 export type MergeTag = (typeof MERGE_TAGS)[number];
 
 /** The merge tags of a mail to the subscribers of a list, or to contacts with custom fields. */
@@ -186,6 +186,7 @@ export const SAMPLE = {
   last_name: "Doe",
   list_name: "News",
   unsubscribe_url: "https://example.com/unsubscribe",
+  tracking_url: "https://example.com/tracking",
 } as const satisfies MergeValues;
 
 /** Lists every problem of a draft; none means that it can be sent. @param fields custom fields of its recipients */

@@ -9,11 +9,12 @@ import {
   splitTemplate,
   type Template,
 } from "./template.ts";
+import { FOOTER_TAGS } from "./unsubscribe-link.ts";
 
 /** Made once per send: plain data, for another thread. */
 export type TextTemplate = { plain: PlainTemplate } | { source: string };
 
-const OWN_TAGS = 2;
+const OWN_TAGS = FOOTER_TAGS + 1;
 
 export function compileText(text: TextTemplate): Pick<Template, "plain" | "render"> {
   if ("plain" in text) return { plain: text.plain, render: (values) => renderPlain(text.plain, values) };

@@ -1,10 +1,4 @@
-import {
-  type MailRef,
-  mailAddressesIn,
-  readMailAddress,
-  readUnsubscribeToken,
-  unsubscribeTokensIn,
-} from "../mail/links.ts";
+import { type MailRef, mailAddressesIn, readMailAddress, readMailToken, unsubscribeTokensIn } from "../mail/links.ts";
 import type { Vault } from "../secrets/crypto.ts";
 import type { ClassifiedMail } from "./classify.ts";
 import { mailedAddresses } from "./plain-bounce.ts";
@@ -36,7 +30,7 @@ function kindOf({ recipients, returned }: ClassifiedMail): ReportFinding | undef
  */
 function returnedRef(vault: Vault, { returned }: ClassifiedMail): MailRef | undefined {
   for (const token of unsubscribeTokensIn(returned, MAX_TOKENS)) {
-    const ref = readUnsubscribeToken(vault, token);
+    const ref = readMailToken(vault, "u", token);
     if (ref !== undefined) return ref;
   }
   for (const localPart of mailAddressesIn(returned, MAX_TOKENS)) {

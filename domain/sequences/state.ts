@@ -1,9 +1,11 @@
 import { type RawBuilder, sql } from "kysely";
 import type { BroadcastStatus } from "../../db/entities/send.ts";
+import type { TrackingMode } from "../../db/entities/team.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { ApiError, orNotFound } from "../errors.ts";
 import { PAUSE_REASONS } from "../sends/pause-reasons.ts";
+import { draftTracking } from "../tracking/modes.ts";
 
 /** How a sequence is moved on from its status. */
 const MOVED_BY: Partial<Record<BroadcastStatus, string>> = {
@@ -32,7 +34,7 @@ export interface Sequence extends Tenant {
   openWaves: string[];
   /** The last wave was claimed long enough ago. */
   mayClaim: boolean;
-  tracking: boolean;
+  tracking: TrackingMode;
   includeMembers: boolean;
   /** As text of Postgres, as the next one. */
   startedAt: string | null;
@@ -67,7 +69,7 @@ async function selectSequences(
     select q.campaign_id as "campaignId", q.team_id as "teamId", q.environment, c.name, c.status, c.status_reason as reason,
       q.list_id as "listId", q.segment_id as "segmentId", q.from_email as "fromEmail", c.from_name as "fromName",
       q.api_key_id as "apiKeyId", q.wave, q.open_waves as "openWaves",
-      coalesce(${nextWaveAt} <= clock_timestamp(), true) as "mayClaim", coalesce(c.tracking, t.tracking) as tracking,
+      coalesce(${nextWaveAt} <= clock_timestamp(), true) as "mayClaim", ${draftTracking("c")} as tracking,
       q.include_members as "includeMembers", q.started_at as "startedAt", q.swept_at as "sweptAt", q.members_noted_at is not null as "areMembersNoted"
     from sequences q join campaigns c on c.id = q.campaign_id join teams t on t.id = c.team_id
     where ${condition} ${ofOne} order by q.campaign_id ${locking}`.execute(kysely(em));

@@ -141,6 +141,9 @@ async function writeHits(tx: EntityManager, hits: readonly SettledHit[]): Promis
           where send_id = h.send_id and seq = h.seq limit 1) r on true
         join lateral (select team_id, environment, resource_type, resource_id from sends
           where id = h.send_id limit 1) s on true
+        -- Also of a person who took their consent back after the mail left.
+        where (select k.status from tracking_consents k
+          where k.team_id = s.team_id and k.environment = s.environment and k.email = r.email) is distinct from 'DENIED'
       ), counted as (
         insert into engagements as e
           (send_id, seq, kind, team_id, environment, resource_id, email, count, first_at, last_at)

@@ -1,3 +1,4 @@
+import type { ConsentStatus, ConsentWay } from "../../db/entities/audience.ts";
 import type { EmailStatus, FieldValues } from "../../db/entities/contact.ts";
 import type { EVENTS, EventName } from "./catalogue.ts";
 
@@ -14,6 +15,12 @@ interface Person {
   email: string;
   first_name: string | null;
   last_name: string | null;
+  tracking_consent: {
+    status: Lowercase<ConsentStatus>;
+    at: Instant;
+    way: Lowercase<ConsentWay>;
+    words: string | null;
+  } | null;
 }
 
 /** Of the records that routes make too: as the API shows them. Those of the others are the columns in `records.ts`. */

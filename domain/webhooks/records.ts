@@ -19,12 +19,19 @@ const nothing = sql`null`;
 export const shownEmail = (row: string) =>
   sql<string>`coalesce(${sql.ref(`${row}.email_spelling`)}, ${sql.ref(`${row}.email`)})`;
 
+/** What the person at the row's address said last about tracking; null for nothing. */
+export const consentOf = (row: string): RawBuilder<unknown> => sql`(
+  select json_build_object('status', lower(k.status), 'at', ${isoInstant(sql.ref("k.at"))}, 'way', lower(k.way), 'words', k.words)
+  from tracking_consents k where k.team_id = ${sql.ref(`${row}.team_id`)}
+    and k.environment = ${sql.ref(`${row}.environment`)} and k.email = ${sql.ref(`${row}.email`)})`;
+
 export const subscriberRecord = (row: string): RawBuilder<EventObject<"subscriber">> =>
   record("subscriber", {
     ...plain(row, "id"),
     email: shownEmail(row),
     ...plain(row, "first_name", "last_name"),
     ...instants(row, "created_at", "updated_at"),
+    tracking_consent: consentOf(row),
   });
 
 export const contactRecord = (row: string): RawBuilder<EventObject<"contact">> =>
@@ -34,6 +41,7 @@ export const contactRecord = (row: string): RawBuilder<EventObject<"contact">> =
     ...plain(row, "first_name", "last_name"),
     ...instants(row, "created_at", "updated_at"),
     ...plain(row, "fields", "email_status"),
+    tracking_consent: consentOf(row),
   });
 
 export const subscriptionRecord = (row: string): RawBuilder<EventObject<"subscription">> =>

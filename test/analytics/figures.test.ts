@@ -141,7 +141,7 @@ describe("The figures of analytics", () => {
       fc.asyncProperty(
         fc.array(fc.array(anyWork(), { minLength: 1, maxLength: 4 }), { maxLength: 25 }),
         async (rounds) => {
-          const ledgers = [await makeLedger(team, RECIPIENTS), await makeLedger(team, RECIPIENTS)];
+          const ledgers = [await makeLedger(team, RECIPIENTS, { tracked: true }), await makeLedger(team, RECIPIENTS)];
           const [first] = ledgers;
           assert.ok(first);
           for (const works of rounds) {

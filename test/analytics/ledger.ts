@@ -15,13 +15,20 @@ export interface TestLedger {
   sendId: string;
 }
 
-/** Makes a newsletter whose send has ended, with recipients that are QUEUED: no worker takes it up. */
-export async function makeLedger({ em, team, keys }: TestTeam, recipients: number): Promise<TestLedger> {
+/**
+ * Makes a newsletter whose send has ended, with recipients that are QUEUED: no worker takes it up.
+ * @param options `tracked`: opens and clicks of every second one are counted by consent
+ */
+export async function makeLedger(
+  { em, team, keys }: TestTeam,
+  recipients: number,
+  { tracked = false } = {},
+): Promise<TestLedger> {
   const tenant: Tenant = { teamId: team.id, environment: "LIVE" };
   const newsletterId: string = (await api(keys.live).post("/newsletters", { name: "Letter" })).body.data.id;
   const sendId = await recordSend(em, tenant, newsletterId, recipients);
-  await sql`insert into send_recipients (send_id, seq, member_id, email)
-    select ${sendId}, n, 'sub_x', n || '@example.com' from generate_series(1, ${recipients}::int) n`.execute(
+  await sql`insert into send_recipients (send_id, seq, member_id, email, tracked)
+    select ${sendId}, n, 'sub_x', n || '@example.com', ${tracked}::boolean and n % 2 = 0 from generate_series(1, ${recipients}::int) n`.execute(
     kysely(em.fork()),
   );
   return { tenant, newsletterId, sendId };

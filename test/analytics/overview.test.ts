@@ -23,6 +23,7 @@ const day = (ahead: number): string => new Date(Date.now() + ahead * DAY_MS).toI
 
 const ZEROS = {
   sent: 0,
+  tracked: 0,
   delivered: 0,
   rejected: 0,
   bounced_hard: 0,
@@ -40,7 +41,7 @@ const ZEROS = {
   clicked_unknown: 0,
   clicked_machine: 0,
 };
-const NO_RATES = { delivered: 0, bounced: 0, rejected: 0, complained: 0, unsubscribed: 0, opened: 0, clicked: 0 };
+const NO_RATES = { delivered: 0, bounced: 0, rejected: 0, complained: 0, unsubscribed: 0, opened: null, clicked: null };
 
 async function overview(key: string, query: Record<string, string> = {}): Promise<Json> {
   const answer = await api(key).get("/analytics/overview", { query });
@@ -108,9 +109,9 @@ describe("GET /analytics/overview", () => {
   it("answers rates of the totals", async () => {
     const team = await makeTeam();
     await sql`insert into analytics_days (team_id, environment, resource_id, day, sent, rejected, bounced_hard, bounced_soft,
-        complained, unsubscribed, opened, opened_unique, clicked, clicked_unique)
-      values (${team.team.id}, 'LIVE', '', '2026-03-01', 90, 10, 6, 4, 1, 4, 70, 40, 30, 20),
-        (${team.team.id}, 'LIVE', '', '2026-03-02', 10, 0, 0, 0, 0, 200, 0, 0, 0, 0)`.execute(kysely(team.em));
+        complained, unsubscribed, opened, opened_unique, clicked, clicked_unique, tracked)
+      values (${team.team.id}, 'LIVE', '', '2026-03-01', 90, 10, 6, 4, 1, 4, 70, 40, 30, 20, 64),
+        (${team.team.id}, 'LIVE', '', '2026-03-02', 10, 0, 0, 0, 0, 200, 0, 0, 0, 0, 0)`.execute(kysely(team.em));
     const range = { from: "2026-03-01", to: "2026-03-01" };
     assert.deepEqual((await overview(team.keys.live, range)).rates, {
       delivered: 80 / 90,
@@ -118,8 +119,8 @@ describe("GET /analytics/overview", () => {
       rejected: 10 / 100,
       complained: 1 / 80,
       unsubscribed: 4 / 80,
-      opened: 40 / 80,
-      clicked: 20 / 80,
+      opened: 40 / 64,
+      clicked: 20 / 64,
     });
     // More opt-outs than mails: of mails before the range, too.
     assert.equal((await overview(team.keys.live, { ...range, to: "2026-03-02" })).rates.unsubscribed, 1);

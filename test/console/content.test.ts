@@ -113,7 +113,7 @@ describe("The console's editor", () => {
     const settings = await client.app.content.settings.query({ query });
     assert.deepEqual(settings.data, {
       tracking: null,
-      team_tracking: false,
+      team_tracking: "OFF",
       merge_tags: ["email", "first_name", "last_name", "unsubscribe_url", "fields.town"],
     });
   });

@@ -138,8 +138,8 @@ describe("Settings in the console", () => {
   it("are read by every member and changed by an ADMIN", async () => {
     const { team, owner } = await makeTeam();
     const { settings, changeSettings } = (await consoleClient(await signIn(owner.id), team.id)).app.team;
-    await changeSettings.mutate({ body: { name: "News", time_zone: "Europe/Berlin", tracking: true } });
-    const shown = { name: "News", time_zone: "Europe/Berlin", tracking: true, plan: "BUSINESS" };
+    await changeSettings.mutate({ body: { name: "News", time_zone: "Europe/Berlin", tracking: "AGREED" } });
+    const shown = { name: "News", time_zone: "Europe/Berlin", tracking: "AGREED", plan: "BUSINESS" };
     const { updated_at: _, ...read } = (await settings.query({})).data;
     assert.deepEqual(read, shown);
     assert.equal(await refusalCodeOf(changeSettings.mutate({ body: { time_zone: "Berlin" } })), "validation_failed");

@@ -12,7 +12,7 @@ const VALUES = {
   smallint: 200 satisfies NonNullable<Rows["webhook_deliveries"]["response_status"]>,
   "double precision": 0.25 satisfies NonNullable<Rows["sends"]["complaint_rate"]>,
   bigint: "9007199254740993" satisfies Rows["subscriptions"]["address_version"],
-  boolean: true satisfies Rows["teams"]["tracking"],
+  boolean: true satisfies Rows["campaigns"]["is_drip"],
   jsonb: { city: "Köln", orders: 3, vip: true } satisfies Rows["contacts"]["fields"],
   "text[]": ["lists:read"] satisfies Rows["api_keys"]["granted_scopes"],
   "smallint[]": [1, 2] satisfies Rows["newsletters"]["send_days"],

@@ -19,18 +19,19 @@ const recipient: MessageRecipient = {
   email: "jane@example.org",
   firstName: "Jane",
   unsubscribeUrl: `${OWN_URL}u/abc`,
+  trackingUrl: `${OWN_URL}t/abc`,
   mailToken: "1.token",
   messageId: "row-1@mail.example.com",
   date: new Date("2026-01-05T09:30:00Z"),
 };
 
 async function htmls(html: string): Promise<{ plain: string; tracked: string }> {
-  const content = { subject: "News", html, fromEmail: "news@example.com" };
-  const tracking = { ...content, tracking: { ownUrl: OWN_URL } };
+  const content = { subject: "News", html, fromEmail: "news@example.com", tracking: { ownUrl: OWN_URL } };
+  const { fill } = composeMessage(content, prepareContent(content), urls);
   const read = async (message: Buffer) => (await PostalMime.parse(message)).html ?? "";
   return {
-    plain: await read(composeMessage(content).fill(recipient).message),
-    tracked: await read(composeMessage(tracking, prepareContent(tracking), urls).fill(recipient).message),
+    plain: await read(fill({ ...recipient, mailToken: undefined }).message),
+    tracked: await read(fill(recipient).message),
   };
 }
 

@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
-import { withUnsubscribeLink } from "../../domain/mail/unsubscribe-link.ts";
+import { withFooterLinks } from "../../domain/mail/unsubscribe-link.ts";
 
 const LINK = '<a href="{{ unsubscribe_url }}">Leave</a>';
 const FOOTER =
   /<div style="all:initial[^>]*>You receive this email because you are on our mailing list.<br><a href="{{ unsubscribe_url }}"[^>]*>Unsubscribe<\/a><\/div>/;
 
 /** The body with `FOOTER` in the place of its footer. */
-const completed = (html: string) => withUnsubscribeLink(html).source.replace(FOOTER, "FOOTER");
+const completed = (html: string) => withFooterLinks(html, false).source.replace(FOOTER, "FOOTER");
 
 describe("A body", () => {
   for (const html of [
@@ -70,4 +70,29 @@ describe("A body", () => {
       assert.equal(completed(html + end), `${html}FOOTER${end}`);
     });
   }
+
+  describe("of a send that counts opens and clicks", () => {
+    const CHOICE = '<a href="{{ tracking_url }}">Choose</a>';
+    const linksIn = (html: string) =>
+      [...withFooterLinks(html, true).source.matchAll(/\{\{ (\w+_url) \}\}/g)].map(([, tag]) => tag);
+
+    it("gets the links that it lacks in one footer", () => {
+      for (const [html, links] of [
+        ["<p>x</p>", ["unsubscribe_url", "tracking_url"]],
+        [LINK, ["unsubscribe_url", "tracking_url"]],
+        [CHOICE, ["tracking_url", "unsubscribe_url"]],
+      ] as const) {
+        assert.deepEqual(linksIn(html), links);
+        assert.equal(withFooterLinks(html, true).source.match(/<div/g)?.length, 1);
+      }
+      assert.equal(withFooterLinks(LINK + CHOICE, true).source, LINK + CHOICE);
+    });
+
+    it("has the link to the choice at its beginning where its end shows no link", () => {
+      const html = `${LINK}<style>p{}`;
+      const { source } = withFooterLinks(html, true);
+      assert.ok(source.startsWith("<div ") && source.endsWith(html));
+      assert.deepEqual(linksIn(html), ["tracking_url", "unsubscribe_url"]);
+    });
+  });
 });

@@ -160,7 +160,7 @@ describe("Hits on their way to Postgres", () => {
 
     async function sentTracked(recipients: number): Promise<Sender> {
       const sender = await makeSender({ body: '<a href="https://shop.example/">shop</a>', recipients });
-      await sender.em.fork().execute("update teams set tracking = true where id = ?", [sender.team.id]);
+      await sender.em.fork().execute("update teams set tracking = 'ALL' where id = ?", [sender.team.id]);
       await sendAndWait(sender);
       await letTimePass(sender);
       return sender;

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { sql } from "kysely";
 import type { EngagementKind } from "../../db/entities/engagement.ts";
+import type { TrackingMode } from "../../db/entities/team.ts";
 import { kysely } from "../../db/orm.ts";
 import { recordHits, recordReported } from "../../domain/tracking/record.ts";
 import { findingOf, type HitRequest } from "../../domain/tracking/rules.ts";
@@ -41,13 +42,13 @@ const BODY = `<html><body><p>Dear {{ first_name }}, <a href="https://shop.exampl
   <a href="https://shop.example/">shop</a></p></body></html>`;
 const SHOP = "https://shop.example/news?a=1&b=2#top";
 
-const setTracking = (sender: AnySender, tracking: boolean) =>
+const setTracking = (sender: AnySender, tracking: TrackingMode) =>
   sender.em.fork().execute("update teams set tracking = ? where id = ?", [tracking, sender.team.id]);
 
 /** A sender whose newsletter was sent with tracking, an hour ago. */
 async function sentTracked(options: SenderOptions = {}): Promise<{ sender: Sender; mails: ReceivedMail[] }> {
   const sender = await makeSender({ body: BODY, ...options });
-  await setTracking(sender, true);
+  await setTracking(sender, "ALL");
   await sendAndWait(sender);
   await letTimePass(sender);
   return { sender, mails: await mailsOf(sender) };
@@ -99,13 +100,13 @@ describe("Tracking of opens and clicks", () => {
 
     longIt("is turned on for a team, and by a newsletter or a campaign either way", async () => {
       const on = await makeSender({ body: BODY, recipients: 1 });
-      assert.deepEqual((await run("team:tracking", "on", "--team", on.team.id)).team.tracking, true);
+      assert.deepEqual((await run("team:tracking", "ALL", "--team", on.team.id)).team.tracking, "ALL");
       const off = await makeSender({ body: BODY, recipients: 1 });
       await run("newsletter:tracking", "on", "--newsletter", off.newsletterId);
       assert.deepEqual([await isTracked(on), await isTracked(off)], [true, true]);
 
       const exempt = await makeSender({ body: BODY, recipients: 1 });
-      await setTracking(exempt, true);
+      await setTracking(exempt, "ALL");
       await run("newsletter:tracking", "off", "--newsletter", exempt.newsletterId);
       assert.equal(await isTracked(exempt), false);
 
@@ -115,7 +116,7 @@ describe("Tracking of opens and clicks", () => {
       assert.equal(await isTracked(left), false);
 
       const campaign = await makeCampaignSender({ body: BODY, recipients: 1 });
-      await setTracking(campaign, true);
+      await setTracking(campaign, "ALL");
       assert.equal((await run("campaign:tracking", "off", "--campaign", campaign.campaignId)).tracking, false);
       assert.equal(await isTracked(campaign), false);
       const trackedCampaign = await makeCampaignSender({ body: BODY, recipients: 1 });
@@ -346,7 +347,7 @@ describe("Tracking of opens and clicks", () => {
       const receiver = await openReceiver();
       try {
         const sender = await makeSender({ body: links, recipients: 3 });
-        await setTracking(sender, true);
+        await setTracking(sender, "ALL");
         await sendAndWait(sender);
         await makeEndpoint(sender, { url: `${receiver.origin}/hooks`, events: ["event.tracked"] });
         await sender.em
@@ -404,7 +405,7 @@ describe("Tracking of opens and clicks", () => {
 
     it("leave out a click that comes within a second of the acceptance, but no open", async () => {
       const sender = await makeSender({ body: BODY, recipients: 1 });
-      await setTracking(sender, true);
+      await setTracking(sender, "ALL");
       await sendAndWait(sender);
       // As if the server had taken the mail just now, however long the test has taken.
       await sender.em

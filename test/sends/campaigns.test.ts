@@ -53,7 +53,7 @@ describe("The preview of a campaign", () => {
     assert.deepEqual(data, {
       object: "campaign_send_preview",
       campaign_id: sender.campaignId,
-      recipients: { total: 5, invalid: 2, suppressed: 1, eligible: 2 },
+      recipients: { total: 5, invalid: 2, suppressed: 1, eligible: 2, tracked: 0 },
       credits_required: 2,
       send_cap: { limit: 50, used_today: 0, remaining: 50 },
       from_addresses: addresses,
@@ -105,7 +105,11 @@ describe("The preview of a campaign", () => {
     const segmentId = await addSegment(sender, { field: "fields.city", op: "eq", value: "Rome" });
     await transaction(sender.em, (em) => attachSegment(em, sender.campaignId, segmentId));
     const first = await preview(sender);
-    assert.deepEqual(first.body.data?.recipients, { total: 2, invalid: 0, suppressed: 0, eligible: 2 }, first.text);
+    assert.deepEqual(
+      first.body.data?.recipients,
+      { total: 2, invalid: 0, suppressed: 0, eligible: 2, tracked: 0 },
+      first.text,
+    );
     const { body } = await sender.client.get("/contacts", { query: { email: `b@${audience}` } });
     await sender.client.patch(`/contacts/${body.data[0].id}`, { fields: { city: "Bonn" } });
     const changed = await confirm(sender, first.body.data.confirmation.token);

@@ -49,7 +49,7 @@ describe("DKIM signatures of a send", () => {
       recipients: 3,
       body: '<p>{{ first_name }} <a href="https://shop.example/?a=1">x</a></p>',
     });
-    await kysely(sender.em).updateTable("teams").set({ tracking: true }).where("id", "=", sender.team.id).execute();
+    await kysely(sender.em).updateTable("teams").set({ tracking: "ALL" }).where("id", "=", sender.team.id).execute();
     const keys = [await makeKey(sender, sender.domain), await makeKey(sender, sender.domain, { algorithm: "ed25519" })];
     for (const key of keys) await activate(sender, key);
     await sendAndWait(sender);

@@ -72,6 +72,7 @@ const subject: fc.Arbitrary<PlanSubject> = fc.record({
   accountAddresses: fc.uniqueArray(fc.string()),
   targetIds: fc.uniqueArray(fc.string()),
   fieldNames: fc.constant([]),
+  tracking: fc.constant("OFF" as const),
 });
 const members = fc.record({
   total: fc.nat(),

@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { sql } from "kysely";
 import type { Environment } from "../../db/entities/shared.ts";
-import { Member, type Plan, type Role, Team } from "../../db/entities/team.ts";
+import { Member, type Plan, type Role, Team, type TrackingMode } from "../../db/entities/team.ts";
 import { type EntityManager, forTenant, kysely, type MikroORM, openDatabase, type Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { type KeyGrant, type MintedKey, mintKey } from "../../domain/access/keys.ts";
@@ -146,7 +146,7 @@ export async function recordSend(
   { teamId, environment }: Tenant,
   newsletterId: string,
   recipients: number,
-  { tracking = false } = {},
+  { tracking = "OFF" }: { tracking?: TrackingMode } = {},
 ): Promise<string> {
   const id = newId("send");
   await kysely(em.fork())

@@ -22,7 +22,7 @@ const marks = (of: (mark: string) => RawBuilder<unknown>) =>
 /** Query: rows (resource_id, day, figure, count) by all facts of the tenant. */
 const countedFacts = (tenant: Tenant): RawBuilder<unknown> => sql`
   select c.resource_id, c.day, f.figure, f.count from (
-    select resource_id, day, count(*) filter (where accepted) as sent,
+    select resource_id, day, count(*) filter (where accepted) as sent, count(*) filter (where accepted and tracked) as tracked,
       count(*) filter (where accepted and hard) as bounced_hard,
       count(*) filter (where accepted and soft and not hard) as bounced_soft,
       count(*) filter (where accepted and complaint) as complained,
@@ -32,7 +32,7 @@ const countedFacts = (tenant: Tenant): RawBuilder<unknown> => sql`
       count(*) filter (where state = 'REJECTED') as rejected, count(*) filter (where state = 'SUPPRESSED') as suppressed,
       count(*) filter (where state = 'UNKNOWN' and not accepted) as unknown
     from (
-      select s.resource_id, (r.updated_at at time zone 'UTC')::date as day, r.state, coalesce(p.hard, false) as hard,
+      select s.resource_id, (r.updated_at at time zone 'UTC')::date as day, r.state, r.tracked, coalesce(p.hard, false) as hard,
         coalesce(p.soft, false) as soft, coalesce(p.complaint, false) as complaint, e.opened, e.clicked,
         ${marks((mark) => sql.ref(`h.${mark}`))},
         r.state = 'SENT' or (r.state = 'UNKNOWN' and (p.seq is not null or e.seq is not null or h.seq is not null)) as accepted

@@ -367,6 +367,7 @@ describe("An event", () => {
         last_name: null,
         fields: {},
         email_status: "ACTIVE",
+        tracking_consent: null,
         created_at: "2026-08-15T10:00:00.000Z",
         updated_at: "2026-08-15T10:00:00.000Z",
       };

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { BROADCAST_STATUSES, RESOURCE_TYPES } from "../../../db/entities/send.ts";
-import { Team } from "../../../db/entities/team.ts";
+import { Team, type TrackingMode } from "../../../db/entities/team.ts";
 import { JsonText } from "../../../db/json.ts";
 import { transaction } from "../../../db/transaction.ts";
 import { readAccess } from "../../../domain/access/key-lookup.ts";
@@ -69,7 +69,7 @@ const settings = consoleQuery(
     const fields = type === "campaign" ? await readFields(ctx.em, ctx.tenant) : [];
     return {
       tracking,
-      team_tracking: team.tracking,
+      team_tracking: team.tracking as TrackingMode,
       merge_tags: mergeTags(type === "newsletter", fields),
     };
   },

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { ENVIRONMENTS } from "../../../db/entities/shared.ts";
-import { ApiKey, Member, ROLES, Team } from "../../../db/entities/team.ts";
+import { ApiKey, Member, ROLES, Team, TRACKING_MODES } from "../../../db/entities/team.ts";
 import {
   keyState,
   lockKey,
@@ -181,7 +181,11 @@ const changeSettings = consoleMutation(
     // Another time zone moves all who wait in sequences.
     isPatient: true,
     input: bodyOf(
-      z.strictObject({ name: name.optional(), time_zone: z.string().optional(), tracking: z.boolean().optional() }),
+      z.strictObject({
+        name: name.optional(),
+        time_zone: z.string().optional(),
+        tracking: z.enum(TRACKING_MODES).optional(),
+      }),
     ),
   },
   async ({ ctx, input: { body } }) => {

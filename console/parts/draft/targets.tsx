@@ -9,6 +9,7 @@ import { type Kind, useCalls } from "../send/calls.ts";
 import { type Draft, useSettings, useTargets } from "./drafts.ts";
 
 const DAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
+const OF_TEAM = { OFF: "off", ALL: "of all", AGREED: "of those who agreed" };
 const TRACKING: Record<string, boolean | null> = { team: null, on: true, off: false };
 
 /** Whom a draft goes to, on which days, and whether opens and clicks are counted. Each choice is saved at once. */
@@ -87,8 +88,11 @@ export function Targets({ kind, draft }: { kind: Kind; draft: Draft }) {
         label="Count opens and clicks"
         hint="On: links lead over this service, and a picture that is not seen reports the opening."
         options={[
-          { id: "team", name: `As the team's setting: ${team_tracking ? "on" : "off"}` },
-          { id: "on", name: "On" },
+          { id: "team", name: `As the team's setting: ${OF_TEAM[team_tracking]}` },
+          {
+            id: "on",
+            name: team_tracking === "OFF" ? "On: of all who did not deny it" : `On: ${OF_TEAM[team_tracking]}`,
+          },
           { id: "off", name: "Off" },
         ]}
         chosen={tracking === null ? "team" : tracking ? "on" : "off"}

@@ -46,7 +46,8 @@ const DAY_MS = 86_400_000;
 const MOST_DAYS = 365;
 const dateOf = (instant: number) => new Date(instant).toISOString().slice(0, 10);
 
-const shortPercent = (rate: number) => percent(rate, rate > 0 && rate < 0.001 ? 2 : 1);
+/** A dash where there is nothing to divide by. */
+const shortPercent = (rate: number | null) => (rate === null ? "–" : percent(rate, rate > 0 && rate < 0.001 ? 2 : 1));
 
 function Responses({ id, startedAt }: { id: string; startedAt: string }) {
   const { client } = useWorkspace();
@@ -73,7 +74,7 @@ function Responses({ id, startedAt }: { id: string; startedAt: string }) {
           name,
           <>
             {count.toLocaleString()} <span className="muted">{shortPercent(rates[figure])}</span>
-            <meter value={rates[figure]} aria-label={`${name}: ${percent(rates[figure], 2)}`} />
+            <meter value={rates[figure] ?? 0} aria-label={`${name}: ${percent(rates[figure] ?? 0, 2)}`} />
             {former.sends > 0 && <small className="muted">Before: {shortPercent(former.rates[figure])}</small>}
           </>,
         ])}
@@ -84,9 +85,11 @@ function Responses({ id, startedAt }: { id: string; startedAt: string }) {
           this one, together.
         </p>
       )}
-      {totals.opened_unique + totals.clicked_unique === 0 && (
-        <p className="muted">Opens and clicks are counted for mails that were sent with tracking turned on.</p>
-      )}
+      <p className="muted">
+        {totals.tracked === 0
+          ? "Opens and clicks are counted for mails that were sent with tracking turned on."
+          : `Opens and clicks are counted of ${totals.tracked.toLocaleString()} of ${totals.sent.toLocaleString()} mails.`}
+      </p>
     </>
   );
 }

@@ -1,10 +1,12 @@
 import { type RawBuilder, sql } from "kysely";
 import type { AccountStatus } from "../../../db/entities/account.ts";
 import type { BroadcastStatus } from "../../../db/entities/send.ts";
+import type { TrackingMode } from "../../../db/entities/team.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../../db/orm.ts";
 import { addressDomain, lookupAddress } from "../../address.ts";
 import { readFields } from "../../audience/contact-fields.ts";
 import { orNotFound } from "../../errors.ts";
+import { draftTracking } from "../../tracking/modes.ts";
 import type { RefusalReason } from "../refusal.ts";
 import type { SendResource } from "../resource.ts";
 import { listIdsOf } from "./drafts.ts";
@@ -23,14 +25,14 @@ export interface PlanSubject extends Tenant {
   /** Ids of the lists or of the segment that it targets. */
   targetIds: readonly string[];
   fieldNames: readonly string[];
+  /** Whose opens and clicks are to be counted: by its own setting, else by the team's. */
+  tracking: TrackingMode;
 }
 
 /** A resource as a send sees it: its content, its targets, and the accounts that would mail it. */
 export interface Draft extends PlanSubject {
   status: BroadcastStatus;
   timeZone: string;
-  /** Opens and clicks of its mails are to be counted: by its own setting, else by the team's. */
-  tracking: boolean;
   /** A sequence of mails over time, which no send mails. */
   isDrip: boolean;
   accounts: readonly DraftAccount[];
@@ -77,7 +79,7 @@ export async function readDraft(
   const isNewsletter = type === "newsletter";
   const { rows } = await sql<DraftRow>`
     select d.status, d.subject, d.body, d.from_name as "fromName", d.send_days::int[] as "sendDays", t.time_zone as "timeZone",
-      coalesce(d.tracking, t.tracking) as tracking, ${isNewsletter ? OF_NEWSLETTER : ofCampaign(tenant)}
+      ${draftTracking("d")} as tracking, ${isNewsletter ? OF_NEWSLETTER : ofCampaign(tenant)}
     from ${sql.table(`${type}s`)} d join teams t on t.id = d.team_id
     where d.id = ${id} and ${ofTenant(tenant, "d")}
     ${lock ? sql`for update of d` : sql``}`.execute(kysely(em));

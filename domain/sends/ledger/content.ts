@@ -4,7 +4,7 @@ import type { AccountProvider } from "../../../db/entities/account.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../../db/orm.ts";
 import { type DkimSigner, dkimSigner, type SignedField } from "../../mail/dkim.ts";
 import { prepareInThread } from "../../mail/examination.ts";
-import { returnPath, unsubscribeMailto, unsubscribeUrl } from "../../mail/links.ts";
+import { returnPath, trackingUrl, unsubscribeMailto, unsubscribeUrl } from "../../mail/links.ts";
 import { composeMessage, type FilledMessage, type MessageContent } from "../../mail/message.ts";
 import { messageIdOf } from "../../mail/message-id.ts";
 import { newPlaceholder } from "../../mail/tracked-body.ts";
@@ -113,14 +113,15 @@ export async function composeMails(
   const { subject, body, fromEmail, fromName, listNames, provider } = laneContent;
   const { teamId, sendId, tracking } = lane;
   const { RETURN_PATH_DOMAIN: domain } = env;
-  const tracked = tracking ? { tracking: { ownUrl: env.PUBLIC_URL } } : {};
-  const content: MessageContent = { subject, html: body, fromEmail, fromName, ...tracked };
-  const urls = tracking ? trackedUrls(vault, env.PUBLIC_URL, sendId, newPlaceholder()) : undefined;
+  const isTracking = tracking !== "OFF";
+  const own = isTracking ? { tracking: { ownUrl: env.PUBLIC_URL } } : {};
+  const content: MessageContent = { subject, html: body, fromEmail, fromName, ...own };
+  const urls = isTracking ? trackedUrls(vault, env.PUBLIC_URL, sendId, newPlaceholder()) : undefined;
   const message = composeMessage(content, await prepareInThread(teamId, content), urls);
   const messageIdDomain = domainOf(fromEmail);
   const sign = signerOf(vault, laneContent);
   const providerHeader = providerHeaderOf(provider);
-  return ({ seq, email, firstName, lastName, listId, fields }) => {
+  return ({ seq, email, firstName, lastName, listId, fields, tracked }) => {
     const mail = { sendId, seq };
     const filled = message.fill({
       email,
@@ -129,9 +130,10 @@ export async function composeMails(
       listName: listId === null ? undefined : listNames.get(listId),
       fields: fields ?? undefined,
       unsubscribeUrl: unsubscribeUrl(vault, env.PUBLIC_URL, mail),
+      trackingUrl: isTracking || body.includes("tracking_url") ? trackingUrl(vault, env.PUBLIC_URL, mail) : undefined,
       unsubscribeMailto: domain === undefined ? undefined : unsubscribeMailto(vault, domain, mail),
       envelopeFrom: domain === undefined ? undefined : returnPath(vault, domain, mail),
-      mailToken: tracking ? mailToken(vault, mail) : undefined,
+      mailToken: tracked ? mailToken(vault, mail) : undefined,
       messageId: messageIdOf(mail, messageIdDomain),
       date: new Date(),
       providerHeader: providerHeader?.(mail),

@@ -1,6 +1,7 @@
 import { type Expression, type RawBuilder, type SqlBool, sql } from "kysely";
 import type { RefusalRun } from "../../../db/entities/account.ts";
 import type { SendStatus } from "../../../db/entities/send.ts";
+import type { TrackingMode } from "../../../db/entities/team.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../../db/orm.ts";
 import { transaction } from "../../../db/transaction.ts";
 import type { EventName } from "../../webhooks/catalogue.ts";
@@ -40,8 +41,8 @@ export interface OpenedDispatch extends Lane, Tenant {
   epoch: number;
   resource: SendResource;
   rules: MailingRules;
-  /** Opens and clicks of its mails are counted. */
-  tracking: boolean;
+  /** Whose opens and clicks are counted. */
+  tracking: TrackingMode;
   /** Other lanes stage recipients of the same send. */
   shared: boolean;
   /** Recipients up to and including this `seq` were staged; some of them may be QUEUED again. */

@@ -9,6 +9,7 @@ import { elapsedMs } from "../../../lib/elapsed.ts";
 import { newId } from "../../ids.ts";
 import { type Mailed, type MailOutcome, UNDECIDED } from "../../mail/outcome.ts";
 import { recordSoftRefusals, type SoftBouncePolicy } from "../../reports/record.ts";
+import { isTrackedBy } from "../../tracking/modes.ts";
 import { intoOutbox, isWanted, notifyRelay, notifyRelayAfterCommit, wantedTypes } from "../../webhooks/emit.ts";
 import { emailRecord, suppressionRecord } from "../../webhooks/records.ts";
 import { selectIneligible } from "../drafts/members.ts";
@@ -26,6 +27,8 @@ export interface StagedRecipient {
   fields: FieldValues | null;
   /** `elapsedMs()` before the row was staged. */
   stagedAt: number;
+  /** Their opens and clicks are counted. */
+  tracked: boolean;
   /** It was DEFERRED before, and not QUEUED. */
   wasDeferred: boolean;
 }
@@ -59,7 +62,10 @@ export async function stageBatch(
   dispatch: OpenedDispatch,
   request: StageRequest,
 ): Promise<StagedBatch> {
-  const { sendId, accountId, epoch, rules, shared } = dispatch;
+  const { sendId, accountId, epoch, rules, shared, tracking } = dispatch;
+  // One look-up of an index per row: with any statistics, a join could be planned to read all consents.
+  const consent = sql`(select k.status from tracking_consents k where ${ofTenant(dispatch, "k")} and k.email = p.email)`;
+  const tracked = tracking === "OFF" ? sql`false` : isTrackedBy(tracking, consent);
   const stagedAt = elapsedMs();
   const wasDeferred = "due" in request;
   const isWanted = wasDeferred
@@ -80,15 +86,16 @@ export async function stageBatch(
       where r.send_id = ${sendId} and ${isWanted} and ${isFreeFor(dispatch, "r")}
       order by r.seq ${wasDeferred ? sql`` : sql`limit ${sql.lit(request.limit)}`}
       ${shared ? sql`for update of r skip locked` : sql``}
-    ), checked as materialized (${selectIneligible[rules](sql`p.row`)}
+    ), checked as materialized (${selectIneligible[rules](sql`p.row, ${tracked} as tracked`)}
     )
     update send_recipients r
     set state = case when c.ineligible is null then 'SENDING' else 'SUPPRESSED' end,
-      epoch = ${epoch}, ${shared ? sql`account_id = ${accountId},` : sql``} reason = c.ineligible, updated_at = now(),
+      epoch = ${epoch}, ${shared ? sql`account_id = ${accountId},` : sql``} reason = c.ineligible, updated_at = now(), tracked = c.tracked,
       ${wasDeferred ? sql`first_deferred_at = r.first_deferred_at + (now() - r.retry_at), retry_at = null,` : sql``}
       attempts = r.attempts + case when c.ineligible is null then 1 else 0 end
     from checked c where r.ctid = c.row
-    returning r.seq, r.state, r.email, r.first_name as "firstName", r.last_name as "lastName", r.list_id as "listId", r.fields`,
+    returning r.seq, r.state, r.email, r.first_name as "firstName", r.last_name as "lastName", r.list_id as "listId", r.fields,
+      r.tracked`,
   );
   const staged = rows.filter(({ state }) => state === "SENDING");
   const recipients = staged.map((row) => Object.assign(row, { stagedAt, wasDeferred }));

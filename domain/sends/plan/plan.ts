@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
 import { sql } from "kysely";
-import { type EntityManager, kysely } from "../../../db/orm.ts";
+import { type EntityManager, kysely, ofTenant } from "../../../db/orm.ts";
+import { isTrackedBy } from "../../tracking/modes.ts";
 import type { PlanSubject } from "../drafts/draft.ts";
 import { planMembers } from "../drafts/members.ts";
 
@@ -11,6 +12,8 @@ export interface PlanCounts {
   ineligible: number;
   suppressed: number;
   eligible: number;
+  /** Of the eligible ones, those whose opens and clicks are counted. It may change until their mails leave. */
+  tracked: number;
 }
 
 /** `sum`: an order-independent fingerprint of every member as (id, fingerprint, suppressed); see `planMembers`. */
@@ -27,13 +30,22 @@ export interface ResolvedPlan {
  */
 async function countMembers(em: EntityManager, subject: PlanSubject): Promise<CountedMembers> {
   const members = await planMembers(em, subject);
+  const { tracking } = subject;
+  const [tracked, consents] =
+    tracking === "OFF"
+      ? [sql`false`, sql``]
+      : [
+          isTrackedBy(tracking, sql.ref("k.status")),
+          sql`left join tracking_consents k on ${ofTenant(subject, "k")} and k.email = members.email`,
+        ];
   const { rows } = await sql<CountedMembers>`
     select count(*)::int as "total",
       (count(*) filter (where not permitted))::int as "ineligible",
       (count(*) filter (where permitted and suppressed))::int as "suppressed",
       (count(*) filter (where permitted and not suppressed))::int as "eligible",
+      (count(*) filter (where permitted and not suppressed and ${tracked}))::int as "tracked",
       coalesce(sum(hashtextextended(id, fingerprint # suppressed::int)), 0)::text as "sum"
-    from (${members}) members`.execute(kysely(em));
+    from (${members}) members ${consents}`.execute(kysely(em));
   const [counted] = rows;
   if (!counted) throw new Error("an aggregate query returned no row");
   return counted;
@@ -41,9 +53,9 @@ async function countMembers(em: EntityManager, subject: PlanSubject): Promise<Co
 
 /**
  * The digest a confirmation token is bound to: all that a client saw in the preview. It holds no clock, cap, complaint
- * rate, balance or account status; those are gates.
+ * rate, balance or account status; those are gates. Nor whose opens are counted: a consent must not make a token void.
  */
-export function planDigest(subject: PlanSubject, members: CountedMembers): string {
+export function planDigest(subject: PlanSubject, members: Omit<CountedMembers, "tracked">): string {
   const facts = [
     subject.teamId,
     subject.environment,

@@ -183,6 +183,7 @@ async function insertPreview(
     ineligible: counts.ineligible,
     suppressed: counts.suppressed,
     eligible: counts.eligible,
+    tracked: counts.tracked,
     cap_limit: cap.limit,
     cap_used_today: cap.usedToday,
     from_addresses: [...draft.fromAddresses],

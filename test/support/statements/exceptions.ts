@@ -17,6 +17,14 @@ const WEBHOOK_TABLES = ["webhook_endpoints", "webhook_outbox", "webhook_events",
 const BY_ID = /\b(?:id|\w+_id) = (?:\$|any\(\$)/;
 
 export const EXCEPTIONS: readonly Exception[] = [
+  ...(["api", "workers"] as const).map((program) => ({
+    reason: "The row of a record tells the tenant in which the consent of its address is looked up.",
+    program,
+    file: /^(?:domain|api)\//,
+    tables: ["tracking_consents"],
+    statement:
+      /from tracking_consents k where k\.team_id = (\w+)\.team_id and k\.environment = \1\.environment and k\.email = \1\.email/,
+  })),
   {
     reason: "The key of a request tells its tenant.",
     program: "api",
@@ -42,7 +50,7 @@ export const EXCEPTIONS: readonly Exception[] = [
     reason: "Hits of all tenants are settled together; signed links name the mails that tell their tenants.",
     program: "workers",
     file: /^domain\/tracking\/settle\.ts$/,
-    tables: ["sends", "webhook_endpoints", "engagements"],
+    tables: ["sends", "webhook_endpoints", "engagements", "tracking_consents"],
     statement:
       /join lateral \(select .* from sends where id = h\.send_id limit 1\) s | e\.send_id = t\.send_id and e\.seq = t\.seq /,
   },

@@ -1,0 +1,111 @@
+import { sql } from "kysely";
+import type { ConsentStatus, ConsentWay } from "../../db/entities/audience.ts";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
+import { storedAddress } from "../address.ts";
+import { hashAddress, isErased, isPlaceholder } from "../erasure/erased-addresses.ts";
+import type { MailRef } from "../mail/links.ts";
+import type { Vault } from "../secrets/crypto.ts";
+import { emit } from "../webhooks/emit.ts";
+import { contactRecord, subscriberRecord } from "../webhooks/records.ts";
+import { mailedPerson, readMail } from "./unsubscribes.ts";
+
+/** What a person said about the counting of their opens and clicks. */
+export interface ConsentWord {
+  status: ConsentStatus;
+  /** The text that they were shown. */
+  words?: string | null | undefined;
+  /** Now unless given; never later. */
+  at?: Date | undefined;
+}
+
+/**
+ * Stores what people said, by their addresses, in the caller's transaction. A later word replaces an earlier one, but a denial
+ * gives way only to a person's or member's own act, or to an API's word that states its later time; an import lifts none.
+ * An erased address is left out.
+ * @param given valid addresses; of several for one, in any spelling, the last counts
+ * @returns the addresses whose word was stored, as addresses are compared
+ */
+export async function setConsents(
+  em: EntityManager,
+  vault: Vault,
+  tenant: Tenant,
+  given: readonly (ConsentWord & { email: string })[],
+  way: ConsentWay,
+): Promise<Set<string>> {
+  if (given.length === 0) return new Set();
+  const people = new Map(given.map((word) => [storedAddress(word.email).email, word]));
+  const [emails, words] = [[...people.keys()], [...people.values()]];
+  const isOwnAct = way === "PAGE" || way === "MEMBER";
+  const lifting = emails.filter((email) => isOwnAct || (way === "API" && people.get(email)?.at !== undefined));
+  const { rows } = await sql<{ email: string }>`
+    insert into tracking_consents as k (team_id, environment, email, status, way, words, at)
+    select ${tenant.teamId}, ${tenant.environment}, g.email, g.status, ${way}, g.words,
+      least(g.at, clock_timestamp())
+    from unnest(${emails}::text[], ${words.map(({ status }) => status)}::text[],
+      ${words.map((word) => word.words ?? null)}::text[], ${words.map(({ at }) => at?.toISOString() ?? null)}::timestamptz[],
+      ${emails.map((email) => hashAddress(vault, tenant, email))}::text[]) g (email, status, words, at, hash)
+    where not ${isErased(tenant, sql.ref("g.hash"))}
+    -- In one order, so that two calls with the same addresses do not deadlock.
+    order by g.email collate "C"
+    on conflict (team_id, environment, email) do update
+      set status = excluded.status, way = excluded.way, words = excluded.words, at = excluded.at
+      where excluded.at > k.at and (excluded.status = 'DENIED' or excluded.email = any(${lifting}::text[])
+        or (k.status = 'GRANTED' and ${way !== "IMPORT"}::boolean))
+    returning email`.execute(kysely(em));
+  const stored = rows.map(({ email }) => email);
+  if (stored.length > 0) {
+    const isOf = (row: string) => sql`${ofTenant(tenant, row)} and ${sql.ref(`${row}.email`)} = any(${stored}::text[])`;
+    await emit(em, tenant, "contact.updated", { record: contactRecord("c"), from: sql`contacts c where ${isOf("c")}` });
+    await emit(em, tenant, "subscriber.updated", {
+      record: subscriberRecord("s"),
+      from: sql`subscribers s where ${isOf("s")}`,
+    });
+  }
+  return new Set(stored);
+}
+
+/** Of the recipient of a mail, by the address that it went to. */
+export interface MailConsent {
+  teamName: string;
+  isErased: boolean;
+  /** The opens and clicks of this mail are counted, unless the status is DENIED. */
+  tracked: boolean;
+  /** The question that the page shows; it is kept with the answer. */
+  question: string;
+  /** Null before the first. */
+  word: { status: ConsentStatus; words: string | null; at: string } | null;
+}
+
+/** @returns undefined when there is no such mail */
+export async function readMailConsent(em: EntityManager, ref: MailRef): Promise<MailConsent | undefined> {
+  const mail = await readMail(em, ref);
+  if (!mail) return undefined;
+  const { teamName, email, tracked } = mail;
+  const word = await kysely(em)
+    .selectFrom("tracking_consents")
+    .select(["status", "words", sql<string>`to_char(at at time zone 'UTC', 'FMDD FMMonth YYYY')`.as("at")])
+    .where(ofTenant(mail))
+    .where("email", "=", email)
+    .executeTakeFirst();
+  const question = `May ${teamName} count when you open its mail, and which links in it you follow?`;
+  return { teamName, tracked, isErased: isPlaceholder(email), question, word: word ?? null };
+}
+
+/**
+ * Stores the word of a mail's recipient, in the caller's transaction. The signed link is the authority. A denial also concerns
+ * the present address of the person. @returns undefined when there is no such mail
+ */
+export async function answerMailConsent(
+  em: EntityManager,
+  vault: Vault,
+  ref: MailRef,
+  status: ConsentStatus,
+): Promise<MailConsent | undefined> {
+  const [mail, asked] = [await readMail(em, ref), await readMailConsent(em, ref)];
+  if (!mail || !asked || asked.isErased) return asked;
+  const present = await sql<{ email: string }>`select p.email from ${mailedPerson(mail)}`.execute(kysely(em));
+  const people = status === "DENIED" ? [mail, ...present.rows] : [mail];
+  const words = people.map(({ email }) => ({ email, status, words: asked.question }));
+  await setConsents(em, vault, mail, words, "PAGE");
+  return readMailConsent(em, ref);
+}

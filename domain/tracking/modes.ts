@@ -1,0 +1,11 @@
+import { type RawBuilder, sql } from "kysely";
+import type { TrackingMode } from "../../db/entities/team.ts";
+
+/** SQL, of a draft `d` and its team `t`. */
+export const draftTracking = (draft: string): RawBuilder<TrackingMode> => sql<TrackingMode>`
+  case when not ${sql.ref(`${draft}.tracking`)} then 'OFF'
+    when ${sql.ref(`${draft}.tracking`)} and t.tracking = 'OFF' then 'ALL' else t.tracking end`;
+
+/** SQL: whether opens and clicks are counted of a person. @param status of their consent; null where they said nothing */
+export const isTrackedBy = (mode: Exclude<TrackingMode, "OFF">, status: RawBuilder<unknown>): RawBuilder<boolean> =>
+  mode === "ALL" ? sql`${status} is distinct from 'DENIED'` : sql`${status} is not distinct from 'GRANTED'`;
