@@ -1,7 +1,7 @@
 import { domainToASCII } from "node:url";
 import { InvalidArgumentError } from "commander";
 import { normaliseAddress, normaliseDomain } from "../domain/address.ts";
-import { charactersIn, hasControlCharacter, MAX_NAME_LENGTH } from "../domain/audience/rules.ts";
+import { charactersIn, hasControlCharacter, MAX_CONSENT_WORDS, MAX_NAME_LENGTH } from "../domain/audience/rules.ts";
 import { ApiError } from "../domain/errors.ts";
 import type { EventName } from "../domain/webhooks/catalogue.ts";
 import { eventProblems, resolveEvents } from "../domain/webhooks/subscription.ts";
@@ -93,14 +93,19 @@ export function reasonText(text: string): string {
   return text;
 }
 
-/** The name of a record, trimmed, under the rules that the API has for it. */
-export function recordName(text: string): string {
-  const name = text.trim();
-  if (name === "" || charactersIn(name) > MAX_NAME_LENGTH || hasControlCharacter(name)) {
-    throw new InvalidArgumentError(`It has one line and 1 to ${MAX_NAME_LENGTH} characters.`);
-  }
-  return name;
-}
+const lineOf =
+  (max: number) =>
+  (text: string): string => {
+    const line = text.trim();
+    if (line === "" || charactersIn(line) > max || hasControlCharacter(line)) {
+      throw new InvalidArgumentError(`It has one line and 1 to ${max} characters.`);
+    }
+    return line;
+  };
+
+/** The name of a record, trimmed, under the rules that the API has for it; and the words of a consent. */
+export const recordName = lineOf(MAX_NAME_LENGTH);
+export const consentWords = lineOf(MAX_CONSENT_WORDS);
 
 /** A text that may be given several times. */
 export const collect = (text: string, others: string[] = []): string[] => [...others, text];

@@ -12,7 +12,7 @@ import {
   type SuppressionReport,
 } from "../../domain/import/import.ts";
 import { argument, type Commands, command, flag, OF_TENANT, option } from "../command.ts";
-import { collect } from "../options.ts";
+import { collect, consentWords } from "../options.ts";
 import { counted, csvLine, progressLine, toJson } from "../output.ts";
 import { type Session, tenantOf } from "../session.ts";
 
@@ -37,6 +37,11 @@ const IMPORT = command(
     confirmed: flag("the people have consented: confirm them even where the list asks for double opt-in"),
     enterSequences: flag("let the people enter the sequences of the list, or of the segments that contacts come into"),
     statusColumn: option("<name>", "a column that says whether the person may be mailed; repeatable", collect),
+    trackingWords: option(
+      "<text>",
+      "what the people were shown who say in the column tracking_consent if they may be tracked",
+      consentWords,
+    ),
     ignoreColumn: option("<name>", "a column that says nothing about that; repeatable", collect),
     report: option("<file>", "write the refused lines to this CSV file; standard error unless given"),
   },
@@ -63,6 +68,7 @@ interface ImportOptions {
   enterSequences: boolean;
   statusColumn: string[] | undefined;
   ignoreColumn: string[] | undefined;
+  trackingWords: string | undefined;
   report: string | undefined;
 }
 
@@ -90,6 +96,7 @@ async function importFile(
       },
       statusColumns: options.statusColumn,
       ignoreColumns: options.ignoreColumn,
+      trackingWords: options.trackingWords,
       onProgress: ({ phase, done, total }) => {
         if (phase === "writing") written = done;
         progress.show(`${phase} ${done.toLocaleString("en")}${total ? ` of ${total.toLocaleString("en")}` : ""}`);

@@ -186,6 +186,7 @@ const USES: Readonly<Record<string, string>> = {
   email: "Email address",
   first_name: "First name",
   last_name: "Last name",
+  tracking_consent: "Consent to be tracked",
 };
 
 /** The kind of the import, the use of each column, and the check. */

@@ -59,6 +59,7 @@ export function Page() {
             </>
           )}
         </section>
+        <Tracking email={email} consent={(subscriber ?? contact)?.tracking_consent ?? null} />
         <section className="card">
           <h2>Subscriber</h2>
           <RecordOf kind="subscribers" email={email} person={subscriber} />
@@ -75,6 +76,51 @@ export function Page() {
       <OptOuts email={email} />
       <Mails email={email} />
     </>
+  );
+}
+
+const CONSENT_WAYS = {
+  api: "over the API",
+  import: "in an imported file",
+  page: "on the page behind the link in a mail",
+  member: "as a member of the team noted",
+};
+const ANSWERS = { granted: "They may be counted", denied: "They may not be counted" } as const;
+type Answer = keyof typeof ANSWERS;
+
+/** What the person said about the counting of their opens and clicks. */
+function Tracking({ email, consent }: { email: string; consent: Person["tracking_consent"] }) {
+  const { noteConsent } = useWorkspace().client.app.audience;
+  const note = async ({ status, words = "" }: Values) => {
+    const tracking_consent = { status: status as Answer, words };
+    await noteConsent.mutate({ body: { email, tracking_consent } });
+  };
+  return (
+    <section className="card">
+      <h2>Opens and clicks</h2>
+      {consent ? (
+        <>
+          <p className={consent.status === "granted" ? "good" : "wrong"}>
+            {ANSWERS[consent.status]}: said <When at={consent.at} /> {CONSENT_WAYS[consent.way]}.
+          </p>
+          {consent.words && <blockquote>{consent.words}</blockquote>}
+        </>
+      ) : (
+        <p>They have not said whether they may be counted.</p>
+      )}
+      {useRole("EDITOR") && (
+        <Act
+          title="Note what they said"
+          submit="Save"
+          inputs={[
+            ["status", "Answer", { choices: ANSWERS }],
+            ["words", "The text that they were shown", { required: true, maxLength: 1000 }],
+          ]}
+          values={{ status: "granted" }}
+          act={note}
+        />
+      )}
+    </section>
   );
 }
 

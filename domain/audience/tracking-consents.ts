@@ -36,7 +36,12 @@ export async function setConsents(
   const people = new Map(given.map((word) => [storedAddress(word.email).email, word]));
   const [emails, words] = [[...people.keys()], [...people.values()]];
   const isOwnAct = way === "PAGE" || way === "MEMBER";
-  const lifting = emails.filter((email) => isOwnAct || (way === "API" && people.get(email)?.at !== undefined));
+  const lifting = emails.filter((email) => isOwnAct || people.get(email)?.at !== undefined);
+  // A file may be of any age, and be imported again.
+  const mayReplace =
+    way === "IMPORT"
+      ? sql`k.status = 'GRANTED' and excluded.status = 'DENIED'`
+      : sql`k.status = 'GRANTED' or excluded.status = 'DENIED' or excluded.email = any(${lifting}::text[])`;
   const { rows } = await sql<{ email: string }>`
     insert into tracking_consents as k (team_id, environment, email, status, way, words, at)
     select ${tenant.teamId}, ${tenant.environment}, g.email, g.status, ${way}, g.words,
@@ -49,8 +54,7 @@ export async function setConsents(
     order by g.email collate "C"
     on conflict (team_id, environment, email) do update
       set status = excluded.status, way = excluded.way, words = excluded.words, at = excluded.at
-      where excluded.at > k.at and (excluded.status = 'DENIED' or excluded.email = any(${lifting}::text[])
-        or (k.status = 'GRANTED' and ${way !== "IMPORT"}::boolean))
+      where excluded.at > k.at and (${mayReplace})
     returning email`.execute(kysely(em));
   const stored = rows.map(({ email }) => email);
   if (stored.length > 0) {

@@ -1,6 +1,6 @@
-import type { SuppressionReason } from "../../db/entities/audience.ts";
+import type { ConsentStatus, SuppressionReason } from "../../db/entities/audience.ts";
 
-export const COLUMNS = ["email", "first_name", "last_name"] as const;
+export const COLUMNS = ["email", "first_name", "last_name", "tracking_consent"] as const;
 export type Column = (typeof COLUMNS)[number];
 
 /** `E-Mail`, `FIRST_NAME` and `Prénom` are `email`, `firstname` and `prenom`. */
@@ -16,6 +16,8 @@ const USUAL_NAMES: Readonly<Record<Column, RegExp>> = {
   first_name: /^(?:first|fname|givenname|forename|(?:contact)?firstname|vorname|prenom|nombre|nome|voornaam)$/,
   last_name:
     /^(?:last|lname|surname|familyname|(?:contact)?lastname|nachname|familienname|nom(?:defamille)?|apellidos?|cognome|achternaam)$/,
+  tracking_consent:
+    /^(?:(?:e?mail|open|click)?track(?:ing)?(?:consent(?:ed|given)?|permission|opt(?:ed)?in|allowed|agreed|granted|einwilligung)|(?:consent|opt(?:ed)?in)to(?:be)?track(?:ing|ed))$/,
 };
 
 export const usualColumn = (key: string): Column | undefined => COLUMNS.find((column) => USUAL_NAMES[column].test(key));
@@ -79,6 +81,18 @@ const YES = /^(?:true|yes|y|t|1|on|x|ja|oui|si)$/;
 const NO = /^(?:false|no|n|f|0|off|nein|non)$/;
 const DATE = /^\d{1,4}[-./]\d{1,2}[-./]\d{1,4}/;
 const NO_DATE = /^[0 :./-]*$/;
+
+const TRACKING_WORDS: readonly (readonly [ConsentStatus, RegExp])[] = [
+  ["GRANTED", /^(?:granted|given|allowed|agreed|accepted|consented|opt(?:ed)?in)$/],
+  ["DENIED", /^(?:denied|refused|declined|revoked|withdrawn|disallowed|opt(?:ed)?out)$/],
+  ["GRANTED", YES],
+  ["DENIED", NO],
+];
+
+/** @returns null for an empty value; undefined for one that states neither */
+export function readTracking(text: string): ConsentStatus | null | undefined {
+  return text === "" ? null : TRACKING_WORDS.find(([, words]) => words.test(columnKey(text)))?.[0];
+}
 
 const wordOf = (key: string): Consent | undefined => WORDS.find(([, words]) => words.test(key))?.[0];
 

@@ -44,22 +44,27 @@ async function sourceOf(em: EntityManager, tenant: Tenant, exported: Exported): 
     };
   }
   const names = { first_name: sql`p.first_name`, last_name: sql`p.last_name` };
+  const tracking_consent = sql`
+    select lower(k.status) from tracking_consents k where ${ofTenant(tenant, "k")} and k.email = p.email`;
   if (exported === "contacts") {
     const fields = await readFields(em, tenant);
     return {
       columns: {
-        ...{ email: spelled("p"), ...names },
+        ...{ email: spelled("p"), ...names, tracking_consent },
         ...Object.fromEntries(fields.map(({ name }) => [name, sql`p.fields ->> ${name}::text`])),
       },
-      asIs: fields.filter(({ type }) => type !== "text").map(({ name }) => name),
+      asIs: ["tracking_consent", ...fields.filter(({ type }) => type !== "text").map(({ name }) => name)],
       from: sql`contacts p where ${ofTenant(tenant, "p")}`,
       id: sql`p.id`,
     };
   }
   const { id } = await readList(em, exported.listId);
   return {
-    columns: { email: spelled("p"), ...names, status: sql`s.status`, unsubscribed_at: day("s.unsubscribed_at") },
-    asIs: ["status", "unsubscribed_at"],
+    columns: {
+      ...{ email: spelled("p"), ...names, tracking_consent },
+      ...{ status: sql`s.status`, unsubscribed_at: day("s.unsubscribed_at") },
+    },
+    asIs: ["tracking_consent", "status", "unsubscribed_at"],
     from: sql`subscriptions s join subscribers p on p.id = s.subscriber_id and ${ofTenant(tenant, "p")}
       where ${ofTenant(tenant, "s")} and s.list_id = ${id}`,
     id: sql`s.subscriber_id`,

@@ -1,6 +1,6 @@
 import { Readable } from "node:stream";
 import { type Info, parse } from "csv-parse";
-import type { SuppressionReason } from "../../db/entities/audience.ts";
+import type { ConsentStatus, SuppressionReason } from "../../db/entities/audience.ts";
 import type { FieldValues } from "../../db/entities/contact.ts";
 import { originalText } from "../../lib/csv.ts";
 import { normaliseAddress, type StoredAddress, storedAddress } from "../address.ts";
@@ -16,6 +16,7 @@ import {
   isRefusal,
   likelyConsent,
   readConsent,
+  readTracking,
   usualColumn,
   usualConsent,
 } from "./columns.ts";
@@ -95,6 +96,8 @@ export interface PersonRow extends StoredAddress {
   fields: FieldValues;
   /** Null where the file says nothing against the person. */
   exclusion: SuppressionReason | null;
+  /** Null where the file does not say it. */
+  tracking: ConsentStatus | null;
 }
 
 export interface RefusedRow {
@@ -324,7 +327,7 @@ function readPerson(header: Header, options: FileOptions, { line, texts }: TextR
     return refused(`${texts.length} fields where the header names ${columns.length}`);
   }
   if (texts.some((text) => text.includes(NOT_DECODED))) return refused("a character that cannot be decoded");
-  const values: Record<Column, string> = { email: "", first_name: "", last_name: "" };
+  const values: Record<Column, string> = { email: "", first_name: "", last_name: "", tracking_consent: "" };
   const fields: FieldValues = {};
   const problems: string[] = [];
   for (const [i, column] of columns.entries()) {
@@ -349,6 +352,8 @@ function readPerson(header: Header, options: FileOptions, { line, texts }: TextR
     }
     if (hasControlCharacter(values[column])) return refused(`${column} holds a control character`);
   }
+  const tracking = readTracking(values.tracking_consent);
+  if (tracking === undefined) return refused("tracking_consent says neither yes nor no");
   if (problems.length > 0) return refused(problems.join("; "));
   const exclusion = readExclusion(header, { line, texts }, options);
   if (exclusion !== null && typeof exclusion === "object") return exclusion;
@@ -359,6 +364,7 @@ function readPerson(header: Header, options: FileOptions, { line, texts }: TextR
     lastName: values.last_name || null,
     fields,
     exclusion,
+    tracking,
   };
 }
 

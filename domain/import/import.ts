@@ -14,6 +14,7 @@ import { CONFIRMED, initialStatus } from "../audience/initial-status.ts";
 import { lockListForInserts, readList } from "../audience/lists.ts";
 import { insertOptOuts, restoreOptOuts } from "../audience/opt-outs.ts";
 import { suppress } from "../audience/suppressions.ts";
+import { setConsents } from "../audience/tracking-consents.ts";
 import { hashAddress, isErased } from "../erasure/erased-addresses.ts";
 import { newId } from "../ids.ts";
 import type { Vault } from "../secrets/crypto.ts";
@@ -84,6 +85,8 @@ export interface ReadingOptions extends ColumnOptions {
   /** In the file's order; lines with erased addresses come up to 2,000 lines late, or after all others. */
   onRefused: (line: number, reason: string) => void | Promise<void>;
   onProgress?: ((progress: ImportProgress) => void) | undefined;
+  /** What the people of the file were shown who said whether they may be tracked. */
+  trackingWords?: string | undefined;
   /** Counts what would change. It reads alone: nothing waits for it. */
   isDryRun?: boolean | undefined;
   /** Where an import that was cut off continues. */
@@ -291,6 +294,10 @@ async function importFile(
     const erased = await findErased(tx, vault, tenant, step);
     const people = step.filter(({ line }) => !erased.has(line));
     const counted = await (isDryRun ? kind.compare(tx, people) : kind.write(tx, people));
+    const said = people.flatMap(({ email, tracking }) =>
+      tracking === null ? [] : [{ email, status: tracking, words: options.trackingWords }],
+    );
+    if (!isDryRun) await setConsents(tx, vault, tenant, said, "IMPORT");
     const line = step.at(-1)?.line ?? before.line;
     const place = { line, people: before.people + step.length, counts: sum(before.counts, counted) };
     if (!isDryRun) await onStep?.(tx, place, before);
@@ -352,7 +359,7 @@ async function stageFile(
   refuse: (erased: ReadonlySet<number>) => Promise<void>,
 ): Promise<FileReport> {
   await sql`create temporary table import_rows (line int, email text, email_spelling text, first_name text,
-    last_name text, fields text, exclusion text) on commit drop`.execute(kysely(em));
+    last_name text, fields text, exclusion text, tracking text) on commit drop`.execute(kysely(em));
   const notes: FileNotes = { ignoredColumns: [], statusColumns: [], windows1252Lines: 0 };
   const report: FileReport = { rows: 0, refused: 0, notes };
   let batch: PersonRow[] = [];
@@ -385,7 +392,8 @@ async function stageRows(em: EntityManager, rows: readonly PersonRow[]): Promise
     ${rows.map((row) => row.firstName)}::text[],
     ${rows.map((row) => row.lastName)}::text[],
     ${rows.map((row) => JSON.stringify(row.fields))}::text[],
-    ${rows.map((row) => row.exclusion)}::text[])`.execute(kysely(em));
+    ${rows.map((row) => row.exclusion)}::text[],
+    ${rows.map((row) => row.tracking)}::text[])`.execute(kysely(em));
 }
 
 /** Makes `import_people` of the rows. @returns their number */
@@ -395,7 +403,8 @@ async function dropRepeated(em: EntityManager): Promise<number> {
     select distinct on (email) line, email, email_spelling, first_name, last_name, fields,
       -- One row that excludes the person is enough, and the gravest reason counts.
       coalesce((${EXCLUSIONS}::text[])[min(array_position(${EXCLUSIONS}::text[], exclusion)) over (partition by email)],
-        exclusion) as exclusion
+        exclusion) as exclusion,
+      case when bool_or(tracking = 'DENIED') over (partition by email) then 'DENIED' else tracking end as tracking
     from import_rows order by email, line desc`.execute(db);
   await sql`alter table import_people add primary key (line)`.execute(db);
   const { rows } = await sql<{ people: number }>`select count(*)::int as people from import_people`.execute(db);
@@ -406,7 +415,7 @@ async function dropRepeated(em: EntityManager): Promise<number> {
 async function readStep(em: EntityManager, after: number): Promise<Person[]> {
   const { rows } = await sql<Person>`
     select line, email, email_spelling as "emailSpelling", first_name as "firstName", last_name as "lastName", fields,
-      exclusion
+      exclusion, tracking
     from import_people where line > ${after} order by line limit ${STEP_ROWS}`.execute(kysely(em));
   return rows;
 }

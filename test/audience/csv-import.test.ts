@@ -1,10 +1,16 @@
 import assert from "node:assert/strict";
 import { Readable } from "node:stream";
 import type { Optin } from "../../db/entities/audience.ts";
-import { kysely, type Tenant } from "../../db/orm.ts";
+import { forTenant, kysely, type Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { createList } from "../../domain/audience/lists.ts";
-import { type ImportOptions, type ImportReport, importSubscribers } from "../../domain/import/import.ts";
+import { exportPage } from "../../domain/import/export.ts";
+import {
+  type ImportOptions,
+  type ImportReport,
+  importContacts,
+  importSubscribers,
+} from "../../domain/import/import.ts";
 import { makeTeam, type TestTeam } from "../support/factories.ts";
 import { snapshotTables } from "../support/tables.ts";
 
@@ -406,5 +412,56 @@ describe("CSV import", () => {
     const report = await load(csv, { listId: list, onProgress: ({ phase }) => seen.push(phase) });
     assert.deepEqual([report.created, report.list?.added, report.suppressed], [count, 6_173, 6_172]);
     assert.ok(seen.includes("reading") && seen.includes("writing"));
+  });
+
+  describe("a column of consent to be tracked", () => {
+    const consents = async () =>
+      (
+        await kysely(team.em)
+          .selectFrom("tracking_consents")
+          .select(["email", "status", "way", "words"])
+          .where("team_id", "=", team.team.id)
+          .orderBy("email")
+          .execute()
+      ).map(({ email, ...word }) => [email.split("@")[0], ...Object.values(word)]);
+
+    for (const header of ["tracking_consent", "Tracking Opt-In", "consent to track", "emailTrackingAllowed"]) {
+      it(`is read under ${header}, and says nothing about mail`, async () => {
+        const rows = ["a@x.example,yes", "b@x.example,DENIED", "c@x.example,", "d@x.example,perhaps", "e@x.example,1"];
+        const { lines, suppressed } = await load(`email,${header}\n${rows.join("\n")}`, { trackingWords: "May we?" });
+        assert.deepEqual(lines, [[5, "tracking_consent says neither yes nor no"]]);
+        assert.equal(suppressed, 0);
+        assert.deepEqual(await consents(), [
+          ["a", "GRANTED", "IMPORT", "May we?"],
+          ["b", "DENIED", "IMPORT", "May we?"],
+          ["e", "GRANTED", "IMPORT", "May we?"],
+        ]);
+      });
+    }
+
+    it("denies where one row of the person does, changes nothing in a dry run, and comes back from an export", async () => {
+      const csv = "email,tracking_consent\na@x.example,no\nA@x.example,yes\nb@x.example,granted";
+      await load(csv, { isDryRun: true });
+      assert.deepEqual(await consents(), []);
+      const listId = await makeList("SINGLE");
+      await load(csv, { listId });
+      assert.deepEqual(
+        (await consents()).map(([name, status]) => [name, status]),
+        [
+          ["a", "DENIED"],
+          ["b", "GRANTED"],
+        ],
+      );
+      for (const exported of [{ listId }, "contacts"] as const) {
+        await importContacts(team.em, team.vault, tenant, Readable.from([csv]), { onRefused: () => {} });
+        const { csv: out } = await exportPage(forTenant(team.em, tenant), tenant, exported, "");
+        const [header = "", ...rows] = out
+          .trim()
+          .split(/\r?\n/)
+          .map((line) => line.split(","));
+        const at = header.indexOf("tracking_consent");
+        assert.deepEqual(rows.map((cells) => cells[at]).sort(), ["denied", "granted"]);
+      }
+    });
   });
 });

@@ -14,6 +14,10 @@ import {
   segmentRecord,
   updateSegment,
 } from "../../../domain/audience/segments/segments.ts";
+import { setConsents } from "../../../domain/audience/tracking-consents.ts";
+import { refuseErased } from "../../../domain/erasure/erased-addresses.ts";
+import { address } from "../../fields.ts";
+import { givenConsent } from "../../people.ts";
 import { idParam, router } from "../../rest/route.ts";
 import { bodyOf, consoleMutation, consoleQuery, noInput } from "../procedure.ts";
 
@@ -90,7 +94,19 @@ const deleteFieldRoute = consoleMutation(
   async ({ ctx, input: { body } }) => ({ contacts: await deleteField(ctx.em, ctx.tenant, body.name) }),
 );
 
+/** Noted by a member. An erased address is refused, and a word that is no later than the one that stands stores nothing. */
+const noteConsent = consoleMutation(
+  { role: "EDITOR", input: bodyOf(z.strictObject({ email: address, tracking_consent: givenConsent.unwrap() })) },
+  async ({ ctx, input: { body } }) => {
+    await refuseErased(ctx.em, ctx.vault, ctx.tenant, body.email);
+    const given = { email: body.email, ...body.tracking_consent };
+    const stored = await setConsents(ctx.em, ctx.vault, ctx.tenant, [given], "MEMBER");
+    return { email: body.email, is_stored: stored.size > 0 };
+  },
+);
+
 export const audienceRouter = router({
+  noteConsent,
   search,
   history,
   segments,
