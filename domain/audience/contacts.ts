@@ -17,6 +17,7 @@ import { type Created, defineCreation } from "./creation.ts";
 import { emailStatusOf } from "./email-status.ts";
 import { changedFields, type FieldChanges } from "./field-values.ts";
 import { flushUnique, type PersonFields, refuseTaken } from "./people.ts";
+import { keepDenial } from "./tracking-consents.ts";
 
 export interface ContactFields extends PersonFields {
   /** Checked by `fieldProblem`. */
@@ -85,6 +86,7 @@ export async function updateContact(
   );
   const isChanged = isDirty(em, contact);
   await flushUnique(em, "contact");
+  if (moved) await keepDenial(em, tenant, formerAddress, address.email);
   if (moved) await keepFromEntering(em, vault, tenant, { id: contactId, email: address.email });
   const slots = moved ? await moveSlot(em, tenant, formerAddress, address.email) : 0;
   if (isChanged) await emit(em, tenant, "contact.updated", contactRow(contactId));

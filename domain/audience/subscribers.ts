@@ -15,6 +15,7 @@ import { defineCreation } from "./creation.ts";
 import { pending } from "./initial-status.ts";
 import { endSignUps, keepOptOutsOf, restoreOptOuts, subscriptionRows } from "./opt-outs.ts";
 import { flushUnique, type PersonFields, refuseTaken } from "./people.ts";
+import { keepDenial } from "./tracking-consents.ts";
 
 /** Makes a subscriber without a list, see `defineCreation`. */
 export const createSubscriber = defineCreation({
@@ -63,6 +64,7 @@ export async function updateSubscriber(
   await flushUnique(em, "subscriber");
   if (moved) {
     await restoreOptOuts(em, vault, tenant, [{ id: subscriberId, email: address.email }]);
+    await keepDenial(em, tenant, formerAddress, address.email);
     await keepFromEntering(em, vault, tenant, { id: subscriberId, email: address.email });
     await askForConfirmationAgain(em, tenant, subscriberId);
   }

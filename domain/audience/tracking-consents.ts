@@ -68,6 +68,17 @@ export async function setConsents(
   return new Set(stored);
 }
 
+/** Lets a denial hold for the new address of a person too. A grant stays with the address: another may read the new one. */
+export async function keepDenial(em: EntityManager, tenant: Tenant, former: string, present: string): Promise<void> {
+  await sql`
+    insert into tracking_consents as k (team_id, environment, email, status, way, words, at)
+    select d.team_id, d.environment, ${present}, d.status, d.way, d.words, d.at from tracking_consents d
+    where ${ofTenant(tenant, "d")} and d.email = ${former} and d.status = 'DENIED'
+    on conflict (team_id, environment, email) do update
+      set status = excluded.status, way = excluded.way, words = excluded.words, at = excluded.at
+      where excluded.at > k.at`.execute(kysely(em));
+}
+
 /** Of the recipient of a mail, by the address that it went to. */
 export interface MailConsent {
   teamName: string;

@@ -17,7 +17,7 @@ const USUAL_NAMES: Readonly<Record<Column, RegExp>> = {
   last_name:
     /^(?:last|lname|surname|familyname|(?:contact)?lastname|nachname|familienname|nom(?:defamille)?|apellidos?|cognome|achternaam)$/,
   tracking_consent:
-    /^(?:(?:e?mail|open|click)?track(?:ing)?(?:consent(?:ed|given)?|permission|opt(?:ed)?in|allowed|agreed|granted|einwilligung)|(?:consent|opt(?:ed)?in)to(?:be)?track(?:ing|ed))$/,
+    /^(?:(?:e?mail|open|click)?track(?:ing)?(?:consent(?:ed|given)?|permission|opt(?:ed)?in|allowed|agreed|granted|einwilligung)|(?:consent|opt(?:ed)?in)to(?:be)?track(?:ing|ed)?)$/,
 };
 
 export const usualColumn = (key: string): Column | undefined => COLUMNS.find((column) => USUAL_NAMES[column].test(key));

@@ -139,6 +139,19 @@ describe("Consents to be tracked", () => {
       });
     }
 
+    for (const kind of ["subscribers", "contacts"]) {
+      it(`hold for a new address of ${kind} where it is a denial`, async () => {
+        for (const [name, status] of [
+          ["ada", "denied"],
+          ["bob", "granted"],
+        ]) {
+          const { id } = await made(`/${kind}`, { email: `${name}@old.example`, tracking_consent: { status } });
+          const moved = await client().patch(`/${kind}/${id}`, { email: `${name}@new.example` });
+          assert.equal(moved.body.data.tracking_consent?.status, status === "denied" ? "denied" : undefined);
+        }
+      });
+    }
+
     it("are not kept of a person who could not be made", async () => {
       await made("/contacts", { email: EMAIL });
       assert.equal((await client().post("/contacts", { email: EMAIL, tracking_consent: GRANTED })).status, 409);

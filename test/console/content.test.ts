@@ -114,7 +114,7 @@ describe("The console's editor", () => {
     assert.deepEqual(settings.data, {
       tracking: null,
       team_tracking: "OFF",
-      merge_tags: ["email", "first_name", "last_name", "unsubscribe_url", "fields.town"],
+      merge_tags: ["email", "first_name", "last_name", "unsubscribe_url", "tracking_url", "fields.town"],
     });
   });
 

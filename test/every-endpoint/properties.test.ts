@@ -174,10 +174,15 @@ describe("Reading a list page by page while its records change", () => {
 const PATCHES: Record<string, Json> = {
   "PATCH /lists/{listId}": { name: "Two", optin: "DOUBLE", description: "About" },
   "PATCH /lists/{listId}/subscribers/{subscriberId}": { status: "UNSUBSCRIBED" },
-  "PATCH /subscribers/{subscriberId}": { email: uniqueEmail("two"), first_name: "Ada", last_name: "Lovelace" },
+  "PATCH /subscribers/{subscriberId}": {
+    email: uniqueEmail("two"),
+    first_name: "Ada",
+    last_name: "Lovelace",
+    tracking_consent: { status: "granted" },
+  },
   "PATCH /contacts/{contactId}": {
     ...{ email: uniqueEmail("two"), first_name: "Ada", last_name: "Lovelace" },
-    fields: { city: "London" },
+    ...{ fields: { city: "London" }, tracking_consent: { status: "granted" } },
   },
   "PATCH /newsletters/{newsletterId}": {
     ...{ name: "Two", subject: "Good morning", body: "<p>Two</p>" },
@@ -217,7 +222,7 @@ describe("A merge-patch leaves what it omits", () => {
         const after = await read();
         for (const [field, value] of Object.entries(answer.body.data)) assert.deepEqual(value, after[field], field);
         for (const [field, value] of Object.entries(body)) {
-          if (field in after) assert.deepEqual(after[field], value);
+          if (field in after) assert.partialDeepStrictEqual({ [field]: after[field] }, { [field]: value });
           assert.notDeepEqual(after[SHOWN_AS[field] ?? field], before[SHOWN_AS[field] ?? field], `${field} is changed`);
         }
         const others = Object.keys(before).filter(

@@ -68,9 +68,9 @@ describe("Retention", () => {
       const made = async (expired: number) => {
         const id = newId("send");
         await sql`insert into send_previews (id, team_id, environment, resource_type, resource_id, api_key_id, plan_digest, total,
-            ineligible, suppressed, eligible, cap_limit, cap_used_today, from_addresses, account_addresses,
+            ineligible, suppressed, eligible, tracked, cap_limit, cap_used_today, from_addresses, account_addresses,
             target_ids, complaint_rate, expires_at)
-          values (${id}, ${team.team.id}, 'LIVE', 'newsletter', 'nl_x', 'key_x', '', 1, 0, 0, 1, 1, 0, '{}', '{}', '{}', 0,
+          values (${id}, ${team.team.id}, 'LIVE', 'newsletter', 'nl_x', 'key_x', '', 1, 0, 0, 1, 0, 1, 0, '{}', '{}', '{}', 0,
             ${daysAgo(expired)})`.execute(db());
         return id;
       };

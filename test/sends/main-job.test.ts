@@ -63,6 +63,7 @@ describe("The main job", () => {
       not_opted_in: notOptedIn.length,
       suppressed: 2_000 - notOptedIn.length - eligible.length,
       eligible: eligible.length,
+      tracked: 0,
     });
     const done = await sendAndWait(sender);
     assert.equal(done.status, "SENT");
