@@ -1,5 +1,6 @@
 import { randomBytes } from "node:crypto";
 import { sql } from "kysely";
+import type { TrackingMode } from "../db/entities/team.ts";
 import { kysely } from "../db/orm.ts";
 import { ID_PREFIX } from "../domain/ids.ts";
 import { makeSender, type Sender } from "../test/support/sending.ts";
@@ -11,8 +12,8 @@ export interface AudienceOptions {
   /** Accounts that mail its sends; one by default. */
   accounts?: number;
   smtp: { host: string; port: number };
-  /** A body with links, whose opens and clicks are counted or not; one without links unless given. */
-  tracking?: boolean | undefined;
+  /** A body with links, whose opens and clicks are counted of these people, who all agreed; one without links unless given. */
+  tracking?: TrackingMode | undefined;
 }
 
 const SENTENCE =
@@ -57,7 +58,7 @@ export async function makeAudience({
   });
   const { em, team, listId, audience } = sender;
   const db = kysely(em);
-  if (tracking) await db.updateTable("teams").set({ tracking: "ALL" }).where("id", "=", team.id).execute();
+  if (tracking) await db.updateTable("teams").set({ tracking }).where("id", "=", team.id).execute();
   // Ids that sort by age, like real ones, and are unique.
   const stem = `${ID_PREFIX.subscriber}_${Date.now().toString(36).padStart(10, "0")}${randomBytes(4).toString("hex")}`;
   const id = sql`${stem} || lpad(i::text, 8, '0')`;
@@ -65,6 +66,12 @@ export async function makeAudience({
     insert into subscribers (id, team_id, environment, email, first_name, last_name)
     select ${id}, ${team.id}, 'LIVE', 'person' || i || '@' || ${audience}::text, 'First' || i, 'Last' || i
     from generate_series(1, ${recipients}::int) i`.execute(db);
+  if (tracking === "AGREED") {
+    await sql`
+      insert into tracking_consents (team_id, environment, email, status, way, at)
+      select ${team.id}, 'LIVE', 'person' || i || '@' || ${audience}::text, 'GRANTED', 'API', now()
+      from generate_series(1, ${recipients}::int) i`.execute(db);
+  }
   await sql`
     insert into subscriptions (list_id, subscriber_id, team_id, environment, status)
     select ${listId}, ${id}, ${team.id}, 'LIVE', 'CONFIRMED'

@@ -62,7 +62,7 @@ export async function benchIntake(options: IntakeOptions): Promise<BenchReport> 
       repeat,
       previews: 1,
       kill: false,
-      tracking: true,
+      ...{ tracking: true, consent: false },
       brief: true,
     });
     return {

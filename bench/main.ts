@@ -29,6 +29,11 @@ withStackOptions(program.command("send"))
   .option("--previews <n>", "previews whose median is told", wholeNumber(1), 5)
   .option("--kill", "kill the dispatch worker at full speed, in the middle of each send", false)
   .option("--tracking", "send a body with links in turns without tracking and with it, and compare the rates", false)
+  .option(
+    "--consent",
+    "in turns with tracking of all and of those who agreed, who are all, and compare the rates",
+    false,
+  )
   .option("--cpu-prof <folder>", "write a CPU profile of each process of the stack there")
   .action(async (options) => show(await (await import("./send.ts")).benchSend(options)));
 

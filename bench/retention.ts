@@ -95,7 +95,7 @@ export function benchRetention(options: RetentionOptions): Promise<BenchReport> 
       const measure = async (beside?: SendOptions["beside"]): Promise<MeasuredSend> => {
         const result = await measureSends({
           ...{ recipients: [recipients], latencyMs: 0, connections: 100, accounts: 1, repeat: 1, previews: 1 },
-          ...{ kill: false, tracking: false, brief: true },
+          ...{ kill: false, tracking: false, consent: false, brief: true },
           ...(beside && { beside }),
         });
         problems.push(...result.problems);

@@ -1,6 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { sql } from "kysely";
 import { z } from "zod";
+import type { TrackingMode } from "../db/entities/team.ts";
 import { kysely } from "../db/orm.ts";
 import { mostInFlight } from "../domain/sends/ledger/account-capacity.ts";
 import { sendWorkflowId } from "../temporal/ids.ts";
@@ -41,6 +42,8 @@ export interface SendOptions extends StackChoice {
   kill: boolean;
   /** Send a body with links in turns without tracking and with it. */
   tracking: boolean;
+  /** The same in turns with tracking of all, and of those who agreed: all of them. */
+  consent: boolean;
   /** Leave out the figures of Postgres for each send: it reports them seconds later. */
   brief?: boolean;
   /** Begins work beside a send, right before its confirm. @returns ends that work, after the last mail */
@@ -49,6 +52,8 @@ export interface SendOptions extends StackChoice {
 
 /** The rate of a tracked send is no smaller share of that of the same send without tracking. */
 const TRACKED_SHARE = 0.85;
+/** The same of a send that looks up consents, of one that tracks all. */
+const CONSENT_SHARE = 0.97;
 /** Mails of the yardstick, and its connections to a server that answers at once; to a slow one it has those of the send. */
 const YARDSTICK_MAILS = 20_000;
 const YARDSTICK_CONNECTIONS = 10;
@@ -92,7 +97,10 @@ export function benchSend(options: SendOptions): Promise<BenchReport> {
 
 /** The same on the stack that is up. */
 export async function measureSends(options: SendOptions): Promise<BenchReport> {
-  const { recipients: sizes, latencyMs, connections, accounts, repeat, kill: kills, tracking } = options;
+  const { recipients: sizes, latencyMs, connections, accounts, repeat, kill: kills, consent } = options;
+  const tracking = options.tracking || consent;
+  const [off, on] = consent ? (["ALL", "AGREED"] as const) : (["OFF", "ALL"] as const);
+  const modeOf = (tracked: boolean | undefined) => (tracked === undefined ? undefined : tracked ? on : off);
   const sink = await startSink(latencyMs);
   try {
     const runs: (Measured & { size: number; tracked: boolean | undefined })[] = [];
@@ -101,7 +109,7 @@ export async function measureSends(options: SendOptions): Promise<BenchReport> {
       for (let run = 1; run <= repeat; run++) {
         // The order alternates, so that both variants are equally affected by growth over the runs.
         for (const tracked of run % 2 === 0 ? variants.toReversed() : variants)
-          runs.push({ size, tracked, ...(await measure(options, size, sink, tracked)) });
+          runs.push({ size, tracked, ...(await measure(options, size, sink, modeOf(tracked))) });
       }
     }
     const rowsOfVariant = (part: (run: Measured) => Row | undefined, size: number, tracked?: boolean): Row[] => {
@@ -111,7 +119,7 @@ export async function measureSends(options: SendOptions): Promise<BenchReport> {
           const row = part(run);
           return row ? [row] : [];
         });
-      const named = { recipients: size, ...(tracked === undefined ? {} : { tracking: tracked ? "on" : "off" }) };
+      const named = { recipients: size, ...(tracked === undefined ? {} : { tracking: tracked ? on : off }) };
       const numbered = rows.map((row, i) => ({ ...named, run: String(i + 1), ...row }));
       return rows.length > 1 ? [...numbered, { ...named, run: "median", ...medians(rows) }] : numbered;
     };
@@ -133,7 +141,7 @@ export async function measureSends(options: SendOptions): Promise<BenchReport> {
         tracking,
       },
       tables: {
-        ...(tracking && { "Rates with tracking on, as a share of those with it off, medians": shares }),
+        ...(tracking && { [`Rates with tracking ${on}, as a share of those with ${off}, medians`]: shares }),
         Rates: rowsOf(({ rates }) => rates),
         ...(yardsticks.length > 0 && { "The send beside plain nodemailer": yardsticks }),
         "Preview and confirm, ms": rowsOf(({ answers }) => answers),
@@ -145,7 +153,9 @@ export async function measureSends(options: SendOptions): Promise<BenchReport> {
       problems: [
         ...runs.flatMap(({ problems }) => problems),
         ...shares.flatMap(({ recipients, share }) =>
-          Number(share) < TRACKED_SHARE ? [`tracking leaves ${share} of the rate to ${recipients} recipients`] : [],
+          Number(share) < (consent ? CONSENT_SHARE : TRACKED_SHARE)
+            ? [`tracking ${on} leaves ${share} of the rate to ${recipients} recipients`]
+            : [],
         ),
       ],
     };
@@ -170,7 +180,7 @@ async function measure(
   options: SendOptions,
   recipients: number,
   sink: Sink,
-  tracking: boolean | undefined,
+  tracking: TrackingMode | undefined,
 ): Promise<Measured> {
   const { latencyMs, connections, accounts, previews } = options;
   const few = await makeAudience({ recipients: FEW, connections, smtp: sink, tracking });

@@ -253,7 +253,10 @@ describe("The erasure of a person", () => {
       from (select d.id, row_number() over (order by d.id) as n from webhook_deliveries d join webhook_events e on e.id = d.event_id
         where strpos(e.object, ${ascii}) > 0) n where d.id = n.id`.execute(kysely(own.orm.em.fork()));
     // The events of these changes stay in the outbox: no relay runs.
-    await client.patch(`/contacts/${contact.id}`, { fields: { city: `${city}2` } });
+    await client.patch(`/contacts/${contact.id}`, {
+      fields: { city: `${city}2` },
+      tracking_consent: { status: "granted", words: `May we count you, ${firstName}?` },
+    });
     await created("/contacts/bulk", {
       contacts: [
         { email: other, first_name: "Other" },

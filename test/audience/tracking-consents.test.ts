@@ -78,6 +78,19 @@ describe("Consents to be tracked", () => {
     assert.deepEqual(await state(), ["DENIED by IMPORT"]);
   });
 
+  it("are of one team and environment", async () => {
+    await say("API", "GRANTED");
+    const other = await makeTeam();
+    for (const [key, expected] of [
+      [test.keys.live, "granted"],
+      [test.keys.test, undefined],
+      [other.keys.live, undefined],
+    ] as const) {
+      const { body } = await api(key).post("/contacts", { email: EMAIL });
+      assert.equal(body.data.tracking_consent?.status, expected);
+    }
+  });
+
   it("are erased with the person, and taken of them no more", async () => {
     await say("API", "GRANTED", { email: "other@example.com" });
     await say("API", "GRANTED");

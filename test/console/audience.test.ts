@@ -60,6 +60,20 @@ describe("The audience in the console", () => {
     assert.equal((await editor.app.audience.deleteField.mutate({ body: { name: "city" } })).data.contacts, 1);
   });
 
+  it("lets an EDITOR note what a person said about tracking, also in place of a denial", async () => {
+    const editor = await as("EDITOR");
+    const viewer = await as("VIEWER");
+    const email = uniqueEmail();
+    const said = { status: "granted", words: "May we count?" } as const;
+    await editor.api.subscribers.create.mutate({ body: { email, tracking_consent: { status: "denied" } } });
+    const body = { email, tracking_consent: said };
+    assert.equal(await refusalCodeOf(viewer.app.audience.noteConsent.mutate({ body })), "role_insufficient");
+    const { data } = await editor.app.audience.noteConsent.mutate({ body });
+    assert.deepEqual(data, { email, is_stored: true });
+    const [person] = (await viewer.api.subscribers.page.query({ query: { email } })).data;
+    assert.deepEqual({ ...person?.tracking_consent, at: "" }, { ...said, at: "", way: "member" });
+  });
+
   it("finds people by the beginning of their address, those of the team alone", async () => {
     const other = await makeTeam();
     const name = unique("find");

@@ -30,8 +30,8 @@ interface ShownPerson {
   fields: FieldValues | null;
 }
 
-/** The host does not exist: a press on the link unsubscribes no one. */
-const UNSUBSCRIBE_URL = "https://unsubscribe.invalid/";
+/** The hosts do not exist: a press on a link changes nothing. */
+const LINKS = { unsubscribe_url: "https://unsubscribe.invalid/", tracking_url: "https://tracking.invalid/" };
 
 /**
  * Fills the mail of a draft, or of what was one, with the values of a person.
@@ -55,7 +55,7 @@ export async function showDraft(
   refuseCrowd(tenant.teamId);
   const values = {
     ...{ email: to.email, first_name: to.firstName, last_name: to.lastName, list_name: to.listName },
-    ...{ fields: to.fields ?? undefined, unsubscribe_url: UNSUBSCRIBE_URL },
+    ...{ fields: to.fields ?? undefined, ...LINKS },
   };
   const shown = await showInThread(tenant.teamId, content, values).catch((error: unknown) => {
     throw error instanceof TemplateError ? templateRefusal(error.problem, "html") : error;
