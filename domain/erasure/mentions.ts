@@ -2,7 +2,12 @@ import { domainToASCII } from "node:url";
 import { addressDomain, normaliseAddress } from "../address.ts";
 
 /** Fields of a person's record that are redacted although they do not name the address. */
-const BLANK: Readonly<Record<string, unknown>> = { first_name: null, last_name: null, fields: {} };
+const BLANK: Readonly<Record<string, unknown>> = {
+  first_name: null,
+  last_name: null,
+  fields: {},
+  tracking_consent: null,
+};
 
 const PERCENT_ENCODED = /(?:%[0-9a-f]{2})+/gi;
 const ESCAPED_IN_JSON = /\\u([0-9a-f]{4})/gi;
