@@ -23,6 +23,8 @@ export type AnalyticsOverview = {
   totals: {
     /** Mails that a server accepted. */
     sent: number;
+    /** Of `sent`, mails whose opens and clicks are counted. */
+    tracked: number;
     /** `sent` less both kinds of bounces. */
     delivered: number;
     /** Mails that a server refused. */
@@ -56,7 +58,7 @@ export type AnalyticsOverview = {
     /** Clicks by programs, which `clicked` leaves out. */
     clicked_machine: number;
   };
-  /** Fractions of the totals, from 0 to 1; 0 where there is nothing to divide by. */
+  /** Fractions of the totals, from 0 to 1; 0 where there is nothing else to divide by. */
   rates: {
     /** `delivered` over `sent`. */
     delivered: number;
@@ -68,10 +70,10 @@ export type AnalyticsOverview = {
     complained: number;
     /** `unsubscribed` over `delivered`. */
     unsubscribed: number;
-    /** `opened_unique` over `delivered`. */
-    opened: number;
-    /** `clicked_unique` over `delivered`. */
-    clicked: number;
+    /** `opened_unique` over `tracked`; null where no mail is tracked. */
+    opened: number | null;
+    /** `clicked_unique` over `tracked`; null where no mail is tracked. */
+    clicked: number | null;
   };
   /** Every day of the range, oldest first; one without mails has zeros. */
   days: Array<{
@@ -79,6 +81,8 @@ export type AnalyticsOverview = {
     date: string;
     /** Mails that a server accepted. */
     sent: number;
+    /** Of `sent`, mails whose opens and clicks are counted. */
+    tracked: number;
     /** `sent` less both kinds of bounces. */
     delivered: number;
     /** Mails that a server refused. */
@@ -125,7 +129,7 @@ export type Campaign = {
   subject: string | null;
   /** The name in From. */
   from_name: string | null;
-  /** The HTML, a Liquid template. Merge tags: `email`, `first_name`, `last_name`, `list_name`, `unsubscribe_url`, and `fields.NAME` for a custom field (`list_name` is empty). Every mail gets a link to unsubscribe. */
+  /** The HTML, a Liquid template. Merge tags: `email`, `first_name`, `last_name`, `list_name`, `unsubscribe_url`, `tracking_url`, and `fields.NAME` for a custom field (`list_name` is empty). Every mail gets a link to unsubscribe. */
   body: string | null;
   /** Only a `DRAFT` can be changed, deleted or sent. A sequence is a `DRAFT`, `ACTIVE`, `PAUSED` or `STOPPED`. */
   status: "DRAFT" | "SCHEDULED" | "SENDING" | "PAUSED" | "SENT" | "CANCELLED" | "FAILED" | "ACTIVE" | "STOPPED";
@@ -257,8 +261,10 @@ export type CampaignSendPreview = {
     invalid: number;
     /** Left out: on the do-not-mail list. */
     suppressed: number;
-    /** Those that get the mail: `total` less the other two. */
+    /** Those that get the mail: `total` less the two that are left out. */
     eligible: number;
+    /** Of `eligible`, those whose opens and clicks are counted, by what they have said until now. */
+    tracked: number;
   };
   /** Email credits that the send uses; they are reserved at the confirmation. */
   credits_required: number;
@@ -295,7 +301,7 @@ export type CampaignWithRecipients = {
   subject: string | null;
   /** The name in From. */
   from_name: string | null;
-  /** The HTML, a Liquid template. Merge tags: `email`, `first_name`, `last_name`, `list_name`, `unsubscribe_url`, and `fields.NAME` for a custom field (`list_name` is empty). Every mail gets a link to unsubscribe. */
+  /** The HTML, a Liquid template. Merge tags: `email`, `first_name`, `last_name`, `list_name`, `unsubscribe_url`, `tracking_url`, and `fields.NAME` for a custom field (`list_name` is empty). Every mail gets a link to unsubscribe. */
   body: string | null;
   /** Only a `DRAFT` can be changed, deleted or sent. A sequence is a `DRAFT`, `ACTIVE`, `PAUSED` or `STOPPED`. */
   status: "DRAFT" | "SCHEDULED" | "SENDING" | "PAUSED" | "SENT" | "CANCELLED" | "FAILED" | "ACTIVE" | "STOPPED";
@@ -360,6 +366,8 @@ export type Contact = {
   created_at: string;
   /** When the record was last changed. */
   updated_at: string;
+  /** Their last word about the counting of their opens and clicks; null for none. */
+  tracking_consent: TrackingConsent | null;
   /** Values of the team's custom fields; one without a value is left out. */
   fields: Record<string, string | number | boolean>;
   /** `INVALID` while the address is suppressed by a hard bounce: no campaign mails it. */
@@ -429,6 +437,17 @@ export type ContactUpsert = {
   first_name?: string | null | undefined;
   /** The name; spaces around it are removed, and an empty text is null. */
   last_name?: string | null | undefined;
+  /** What the person said about tracking. It belongs to the address. Left out, their last word stays. */
+  tracking_consent?:
+    | {
+        /** Whether the person lets their opens and clicks be counted. */
+        status: "granted" | "denied";
+        /** The text that the person was shown. */
+        words?: string | undefined;
+        /** When the person said it; now unless given. A grant lifts a denial only with a later `at`. */
+        at?: string | undefined;
+      }
+    | undefined;
   /** Values of the team's custom fields by name, each of the type that the app declared: a text of one line, a number, `true` or `false`, or a date such as `2026-01-31`. Spaces around a text are removed. A field that is left out stays as it is, and `null` or an empty text takes its value away. A number beyond ±9007199254740991 is refused, because it would not be kept exactly: declare a text field for such numbers. */
   fields?: Record<string, string | number | boolean | null> | undefined;
 };
@@ -440,7 +459,7 @@ export type CreateCampaignBody = {
   subject?: string | null | undefined;
   /** The name in From. */
   from_name?: string | null | undefined;
-  /** The HTML, a Liquid template. Merge tags: `email`, `first_name`, `last_name`, `list_name`, `unsubscribe_url`, and `fields.NAME` for a custom field (`list_name` is empty). Every mail gets a link to unsubscribe. At most 1048576 bytes in UTF-8. */
+  /** The HTML, a Liquid template. Merge tags: `email`, `first_name`, `last_name`, `list_name`, `unsubscribe_url`, `tracking_url`, and `fields.NAME` for a custom field (`list_name` is empty). Every mail gets a link to unsubscribe. At most 1048576 bytes in UTF-8. */
   body?: string | null | undefined;
 };
 
@@ -451,6 +470,17 @@ export type CreateContactBody = {
   first_name?: string | null | undefined;
   /** The name; spaces around it are removed, and an empty text is null. */
   last_name?: string | null | undefined;
+  /** What the person said about tracking. It belongs to the address. Left out, their last word stays. */
+  tracking_consent?:
+    | {
+        /** Whether the person lets their opens and clicks be counted. */
+        status: "granted" | "denied";
+        /** The text that the person was shown. */
+        words?: string | undefined;
+        /** When the person said it; now unless given. A grant lifts a denial only with a later `at`. */
+        at?: string | undefined;
+      }
+    | undefined;
   /** Values of the team's custom fields by name, each of the type that the app declared: a text of one line, a number, `true` or `false`, or a date such as `2026-01-31`. Spaces around a text are removed. A field that is left out stays as it is, and `null` or an empty text takes its value away. A number beyond ±9007199254740991 is refused, because it would not be kept exactly: declare a text field for such numbers. */
   fields?: Record<string, string | number | boolean | null> | undefined;
 };
@@ -473,7 +503,7 @@ export type CreateNewsletterBody = {
   from_email?: string | null | undefined;
   /** The name in From. */
   from_name?: string | null | undefined;
-  /** The HTML, a Liquid template. Merge tags: `email`, `first_name`, `last_name`, `list_name`, `unsubscribe_url`. Every mail gets a link to unsubscribe. At most 1048576 bytes in UTF-8. */
+  /** The HTML, a Liquid template. Merge tags: `email`, `first_name`, `last_name`, `list_name`, `unsubscribe_url`, `tracking_url`. Every mail gets a link to unsubscribe. At most 1048576 bytes in UTF-8. */
   body?: string | null | undefined;
 };
 
@@ -484,6 +514,17 @@ export type CreateSubscriberBody = {
   first_name?: string | null | undefined;
   /** The name; spaces around it are removed, and an empty text is null. */
   last_name?: string | null | undefined;
+  /** What the person said about tracking. It belongs to the address. Left out, their last word stays. */
+  tracking_consent?:
+    | {
+        /** Whether the person lets their opens and clicks be counted. */
+        status: "granted" | "denied";
+        /** The text that the person was shown. */
+        words?: string | undefined;
+        /** When the person said it; now unless given. A grant lifts a denial only with a later `at`. */
+        at?: string | undefined;
+      }
+    | undefined;
 };
 
 export type CreateSuppressionsBody = {
@@ -931,7 +972,7 @@ export type Newsletter = {
   from_email: string | null;
   /** The name in From. */
   from_name: string | null;
-  /** The HTML, a Liquid template. Merge tags: `email`, `first_name`, `last_name`, `list_name`, `unsubscribe_url`. Every mail gets a link to unsubscribe. */
+  /** The HTML, a Liquid template. Merge tags: `email`, `first_name`, `last_name`, `list_name`, `unsubscribe_url`, `tracking_url`. Every mail gets a link to unsubscribe. */
   body: string | null;
   /** Only a `DRAFT` can be changed, deleted or sent. */
   status: "DRAFT" | "SCHEDULED" | "SENDING" | "PAUSED" | "SENT" | "CANCELLED" | "FAILED";
@@ -1059,8 +1100,10 @@ export type NewsletterSendPreview = {
     not_opted_in: number;
     /** Left out: on the do-not-mail list. */
     suppressed: number;
-    /** Those that get the mail: `total` less the other two. */
+    /** Those that get the mail: `total` less the two that are left out. */
     eligible: number;
+    /** Of `eligible`, those whose opens and clicks are counted, by what they have said until now. */
+    tracked: number;
   };
   /** Ids of the lists that are mailed. */
   lists: Array<string>;
@@ -1099,7 +1142,7 @@ export type NewsletterWithRecipients = {
   from_email: string | null;
   /** The name in From. */
   from_name: string | null;
-  /** The HTML, a Liquid template. Merge tags: `email`, `first_name`, `last_name`, `list_name`, `unsubscribe_url`. Every mail gets a link to unsubscribe. */
+  /** The HTML, a Liquid template. Merge tags: `email`, `first_name`, `last_name`, `list_name`, `unsubscribe_url`, `tracking_url`. Every mail gets a link to unsubscribe. */
   body: string | null;
   /** Only a `DRAFT` can be changed, deleted or sent. */
   status: "DRAFT" | "SCHEDULED" | "SENDING" | "PAUSED" | "SENT" | "CANCELLED" | "FAILED";
@@ -1295,6 +1338,8 @@ export type Subscriber = {
   created_at: string;
   /** When the record was last changed. */
   updated_at: string;
+  /** Their last word about the counting of their opens and clicks; null for none. */
+  tracking_consent: TrackingConsent | null;
 };
 
 /** The payload of `subscriber.created`, `subscriber.updated`, `subscriber.deleted`. */
@@ -1323,6 +1368,8 @@ export type SubscriberWithSubscriptions = {
   created_at: string;
   /** When the record was last changed. */
   updated_at: string;
+  /** Their last word about the counting of their opens and clicks; null for none. */
+  tracking_consent: TrackingConsent | null;
   subscriptions: Array<Subscription>;
 };
 
@@ -1512,6 +1559,17 @@ export type TrackedLink = {
   last_at: string | null;
 };
 
+/** The last word of the person at an address about tracking. */
+export type TrackingConsent = {
+  /** Whether the person lets their opens and clicks be counted. */
+  status: "granted" | "denied";
+  at: string;
+  /** `page`: behind the link in a mail. `member`: a member of the team noted it in the console. */
+  way: "api" | "import" | "page" | "member";
+  /** The text that the person was shown. */
+  words: string | null;
+};
+
 /** An opt-out of a recipient. It is never changed. */
 export type Unsubscribe = {
   object: "unsubscribe";
@@ -1551,7 +1609,7 @@ export type UpdateCampaignBody = {
   subject?: string | null | undefined;
   /** The name in From. */
   from_name?: string | null | undefined;
-  /** The HTML, a Liquid template. Merge tags: `email`, `first_name`, `last_name`, `list_name`, `unsubscribe_url`, and `fields.NAME` for a custom field (`list_name` is empty). Every mail gets a link to unsubscribe. At most 1048576 bytes in UTF-8. */
+  /** The HTML, a Liquid template. Merge tags: `email`, `first_name`, `last_name`, `list_name`, `unsubscribe_url`, `tracking_url`, and `fields.NAME` for a custom field (`list_name` is empty). Every mail gets a link to unsubscribe. At most 1048576 bytes in UTF-8. */
   body?: string | null | undefined;
 };
 
@@ -1562,6 +1620,17 @@ export type UpdateContactBody = {
   first_name?: string | null | undefined;
   /** The name; spaces around it are removed, and an empty text is null. */
   last_name?: string | null | undefined;
+  /** What the person said about tracking. It belongs to the address. Left out, their last word stays. */
+  tracking_consent?:
+    | {
+        /** Whether the person lets their opens and clicks be counted. */
+        status: "granted" | "denied";
+        /** The text that the person was shown. */
+        words?: string | undefined;
+        /** When the person said it; now unless given. A grant lifts a denial only with a later `at`. */
+        at?: string | undefined;
+      }
+    | undefined;
   /** Values of the team's custom fields by name, each of the type that the app declared: a text of one line, a number, `true` or `false`, or a date such as `2026-01-31`. Spaces around a text are removed. A field that is left out stays as it is, and `null` or an empty text takes its value away. A number beyond ±9007199254740991 is refused, because it would not be kept exactly: declare a text field for such numbers. */
   fields?: Record<string, string | number | boolean | null> | undefined;
 };
@@ -1589,7 +1658,7 @@ export type UpdateNewsletterBody = {
   from_email?: string | null | undefined;
   /** The name in From. */
   from_name?: string | null | undefined;
-  /** The HTML, a Liquid template. Merge tags: `email`, `first_name`, `last_name`, `list_name`, `unsubscribe_url`. Every mail gets a link to unsubscribe. At most 1048576 bytes in UTF-8. */
+  /** The HTML, a Liquid template. Merge tags: `email`, `first_name`, `last_name`, `list_name`, `unsubscribe_url`, `tracking_url`. Every mail gets a link to unsubscribe. At most 1048576 bytes in UTF-8. */
   body?: string | null | undefined;
 };
 
@@ -1600,6 +1669,17 @@ export type UpdateSubscriberBody = {
   first_name?: string | null | undefined;
   /** The name; spaces around it are removed, and an empty text is null. */
   last_name?: string | null | undefined;
+  /** What the person said about tracking. It belongs to the address. Left out, their last word stays. */
+  tracking_consent?:
+    | {
+        /** Whether the person lets their opens and clicks be counted. */
+        status: "granted" | "denied";
+        /** The text that the person was shown. */
+        words?: string | undefined;
+        /** When the person said it; now unless given. A grant lifts a denial only with a later `at`. */
+        at?: string | undefined;
+      }
+    | undefined;
 };
 
 export type UpdateWebhookBody = {
@@ -3858,7 +3938,7 @@ export class AnalyticsResource {
    *
    * `sent`, `delivered`, the bounces, `complained`, the opens and the clicks belong to the day on which the mail was accepted, also when they come days later. `rejected`, `suppressed`, `unknown` and `unsubscribed` belong to the day on which they happened. A mail counts under its latest outcome: an unknown one that proves sent, by a late answer or because it bounced or was opened, counts as sent from then on.
    *
-   * A mail with both kinds of bounces counts as a hard one. Opens and clicks are counted for mails that were sent with tracking, which is off by default and turned on for a team, a newsletter or a campaign: without it they are 0. `opened` and `clicked` leave out those of machines, which stand beside them; an open or a click counts about 10 seconds after it. Recipients whose mails expired or were cancelled are counted by the newsletter alone.
+   * A mail with both kinds of bounces counts as a hard one. Opens and clicks are counted for mails that were sent with tracking, which is off by default and turned on for a team, a newsletter or a campaign, for all of its people or for [those who agreed](/docs/sending#consent-to-be-tracked): those mails are `tracked`. `opened` and `clicked` leave out those of machines, which stand beside them; an open or a click counts about 10 seconds after it. Recipients whose mails expired or were cancelled are counted by the newsletter alone.
    *
    * **Scope:** `analytics:read`.
    *

@@ -47,7 +47,7 @@ async function clicked(team: TestTeam): Promise<TestLedger> {
 /** Lets the API show the recipients of a ledger. */
 async function show({ em }: TestTeam, { sendId, newsletterId }: TestLedger): Promise<void> {
   const db = kysely(em.fork());
-  await sql`update sends set tracking = true where id = ${sendId}`.execute(db);
+  await sql`update send_recipients set tracked = true where send_id = ${sendId}`.execute(db);
   await sql`update newsletters set send_id = ${sendId} where id = ${newsletterId}`.execute(db);
 }
 
@@ -170,7 +170,7 @@ describe("The recipients of a send by activity", () => {
     await engage(em, other, [1, 3], "opened", 1);
     assert.deepEqual(await recipientsOf(team, other, { activity: "opened" }), [1]);
     assert.deepEqual(await recipientsOf(team, other, { activity: "not_opened" }), [2]);
-    await sql`update sends set tracking = false where id = ${other.sendId}`.execute(kysely(em));
+    await sql`update send_recipients set tracked = false where send_id = ${other.sendId}`.execute(kysely(em));
     assert.deepEqual(await recipientsOf(team, other, { activity: "not_opened" }), []);
   });
 });

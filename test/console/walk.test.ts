@@ -263,7 +263,7 @@ describe("The console in a browser", function () {
     const started = new Date(Date.now() - 7_200_000).toISOString();
     await accept(em, ledger, [1, 2, 3], started);
     await em.execute("update newsletters set status = 'SENT', send_id = ? where id = ?", [sendId, newsletterId]);
-    await em.execute("update sends set tracking = true, started_at = ? where id = ?", [started, sendId]);
+    await em.execute("update sends set started_at = ? where id = ?", [started, sendId]);
     const url = `https://shop.example/${"very-long-".repeat(30)}`;
     const click = { sendId, kind: "clicked", rule: null, early: false, source: "reader", url } as const;
     const at = Date.parse(started) + 1_000;

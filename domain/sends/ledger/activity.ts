@@ -14,8 +14,6 @@ interface LedgerRange {
 
 interface LedgerRows extends LedgerRange {
   resourceId: string;
-  /** Whether opens can be seen. */
-  isTracked: boolean;
 }
 
 /** SQL: a server took the mail of a row `r` of the ledger, as figures count it. */
@@ -57,7 +55,7 @@ export function hasActivity(
   const bounced = bouncedIn(tenant, rows);
   const conditions: Record<Activity, RawBuilder<SqlBool>> = {
     opened: engaged("opened"),
-    not_opened: sql`${rows.isTracked} and not (${bounced}) and not (${engaged("opened")})`,
+    not_opened: sql`r.tracked and not (${bounced}) and not (${engaged("opened")})`,
     clicked:
       linkId === undefined ? engaged("clicked") : isIn(tenant, rows, sql`link_clicks`, sql`f.link_id = ${linkId}`),
     bounced,

@@ -36,11 +36,11 @@ export async function pageRecipients(
   resource: SendResource,
   { state, activity, linkId, beginning, order, limit, after }: LedgerPage,
 ): Promise<{ records: JsonText<unknown>[]; next: number | undefined }> {
-  const { rows: found } = await sql<{ sendId: string | null; recipients: number; ledger: string; isTracked: boolean }>`
-    select s.id as "sendId", s.recipients, s.ledger_state as ledger, s.tracking as "isTracked"
+  const { rows: found } = await sql<{ sendId: string | null; recipients: number; ledger: string }>`
+    select s.id as "sendId", s.recipients, s.ledger_state as ledger
     from ${sql.table(`${resource.type}s`)} r left join sends s on s.id = r.send_id and ${ofTenant(tenant, "s")}
     where r.id = ${resource.id} and ${ofTenant(tenant, "r")}`.execute(kysely(em));
-  const { sendId, recipients, ledger, isTracked } = orNotFound(found[0]);
+  const { sendId, recipients, ledger } = orNotFound(found[0]);
   if (sendId === null) return { records: [], next: undefined };
   if (ledger !== "COMPLETE" && ledger !== "NAMELESS") {
     throw new ApiError("resource_state_invalid", `The recipients of this ${resource.type} are kept no longer.`);
@@ -49,7 +49,7 @@ export async function pageRecipients(
   const begin = after ?? (isRising ? 0 : recipients + 1);
   const walked = beginning === undefined ? MAX_WALKED : recipients;
   const [first, last] = isRising ? [begin + 1, begin + walked] : [begin - walked, begin - 1];
-  const ledgerRows = { resourceId: resource.id, sendId, first, last, isTracked };
+  const ledgerRows = { resourceId: resource.id, sendId, first, last };
   const record = jsonRecord("email", {
     ...emailFields("r", { sendId, resource }, sql.ref("r.state")),
     smtp_code: sql`substring(r.reason from ':([0-9]{3})')::int`,
