@@ -68,8 +68,7 @@ describe("The audience in the console", () => {
     await editor.api.subscribers.create.mutate({ body: { email, tracking_consent: { status: "denied" } } });
     const body = { email, tracking_consent: said };
     assert.equal(await refusalCodeOf(viewer.app.audience.noteConsent.mutate({ body })), "role_insufficient");
-    const { data } = await editor.app.audience.noteConsent.mutate({ body });
-    assert.deepEqual(data, { email, is_stored: true });
+    await editor.app.audience.noteConsent.mutate({ body });
     const [person] = (await viewer.api.subscribers.page.query({ query: { email } })).data;
     assert.deepEqual({ ...person?.tracking_consent, at: "" }, { ...said, at: "", way: "member" });
   });

@@ -94,14 +94,14 @@ const deleteFieldRoute = consoleMutation(
   async ({ ctx, input: { body } }) => ({ contacts: await deleteField(ctx.em, ctx.tenant, body.name) }),
 );
 
-/** Noted by a member. An erased address is refused, and a word that is no later than the one that stands stores nothing. */
+/** An erased address is refused. */
 const noteConsent = consoleMutation(
   { role: "EDITOR", input: bodyOf(z.strictObject({ email: address, tracking_consent: givenConsent.unwrap() })) },
   async ({ ctx, input: { body } }) => {
     await refuseErased(ctx.em, ctx.vault, ctx.tenant, body.email);
     const given = { email: body.email, ...body.tracking_consent };
-    const stored = await setConsents(ctx.em, ctx.vault, ctx.tenant, [given], "MEMBER");
-    return { email: body.email, is_stored: stored.size > 0 };
+    await setConsents(ctx.em, ctx.vault, ctx.tenant, [given], "MEMBER");
+    return { email: body.email };
   },
 );
 
