@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { CONSENT_WAYS } from "../db/entities/audience.ts";
 import { MAX_CONSENT_WORDS } from "../domain/audience/rules.ts";
-import type { ConsentWord } from "../domain/audience/tracking-consents.ts";
+import type { ConsentAnswer } from "../domain/audience/tracking-consents.ts";
 import { address, oneLine, personName, shownAddress, shownNames, textOrNull, timestamp, timestamps } from "./fields.ts";
 import { instant } from "./rest/instant.ts";
 
@@ -16,7 +16,7 @@ const consentStatus = z
   .meta({ description: "Whether the person lets their opens and clicks be counted.", examples: ["granted"] });
 const words = { description: "The text that the person was shown.", examples: ["May we count what you open?"] };
 
-/** What the person said about tracking, in a body; left out, their last word stays. */
+/** The person's answer about tracking, in a body; left out, their last answer stays. */
 export const givenConsent = z
   .strictObject({
     status: consentStatus,
@@ -25,20 +25,20 @@ export const givenConsent = z
       .refine((at) => at <= Date.now() + CLOCK_SKEW_MS, { error: "must not be in the future" })
       .optional()
       .meta({
-        description: "When the person said it; now unless given. A grant lifts a denial only with a later `at`.",
+        description: "When the person answered; now unless given. A grant lifts a denial only with a later `at`.",
         examples: ["2026-11-21T17:00:00.000Z"],
       }),
   })
   .transform(
-    ({ status, at, ...word }): ConsentWord => ({
-      ...word,
+    ({ status, at, words }): ConsentAnswer => ({
       status: CONSENT[status],
+      words,
       at: at === undefined ? undefined : new Date(at),
     }),
   )
   .optional()
   .meta({
-    description: "What the person said about tracking. It belongs to the address. Left out, their last word stays.",
+    description: "The person's answer about tracking. It belongs to the address. Left out, their last answer stays.",
   });
 
 export const personBody = {
@@ -71,10 +71,10 @@ export const shownPerson = {
       }),
       words: textOrNull(words.description, "May we count what you open?"),
     })
-    .meta({ id: "TrackingConsent", description: "The last word of the person at an address about tracking." })
+    .meta({ id: "TrackingConsent", description: "The last answer of the person at an address about tracking." })
     .nullable()
     .meta({
-      description: "Their last word about the counting of their opens and clicks; null for none.",
+      description: "Whether their opens and clicks may be counted, by their last answer; null before the first.",
       examples: [null],
     }),
 };

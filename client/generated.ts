@@ -366,7 +366,7 @@ export type Contact = {
   created_at: string;
   /** When the record was last changed. */
   updated_at: string;
-  /** Their last word about the counting of their opens and clicks; null for none. */
+  /** Whether their opens and clicks may be counted, by their last answer; null before the first. */
   tracking_consent: TrackingConsent | null;
   /** Values of the team's custom fields; one without a value is left out. */
   fields: Record<string, string | number | boolean>;
@@ -437,14 +437,14 @@ export type ContactUpsert = {
   first_name?: string | null | undefined;
   /** The name; spaces around it are removed, and an empty text is null. */
   last_name?: string | null | undefined;
-  /** What the person said about tracking. It belongs to the address. Left out, their last word stays. */
+  /** The person's answer about tracking. It belongs to the address. Left out, their last answer stays. */
   tracking_consent?:
     | {
         /** Whether the person lets their opens and clicks be counted. */
         status: "granted" | "denied";
         /** The text that the person was shown. */
         words?: string | undefined;
-        /** When the person said it; now unless given. A grant lifts a denial only with a later `at`. */
+        /** When the person answered; now unless given. A grant lifts a denial only with a later `at`. */
         at?: string | undefined;
       }
     | undefined;
@@ -470,14 +470,14 @@ export type CreateContactBody = {
   first_name?: string | null | undefined;
   /** The name; spaces around it are removed, and an empty text is null. */
   last_name?: string | null | undefined;
-  /** What the person said about tracking. It belongs to the address. Left out, their last word stays. */
+  /** The person's answer about tracking. It belongs to the address. Left out, their last answer stays. */
   tracking_consent?:
     | {
         /** Whether the person lets their opens and clicks be counted. */
         status: "granted" | "denied";
         /** The text that the person was shown. */
         words?: string | undefined;
-        /** When the person said it; now unless given. A grant lifts a denial only with a later `at`. */
+        /** When the person answered; now unless given. A grant lifts a denial only with a later `at`. */
         at?: string | undefined;
       }
     | undefined;
@@ -514,14 +514,14 @@ export type CreateSubscriberBody = {
   first_name?: string | null | undefined;
   /** The name; spaces around it are removed, and an empty text is null. */
   last_name?: string | null | undefined;
-  /** What the person said about tracking. It belongs to the address. Left out, their last word stays. */
+  /** The person's answer about tracking. It belongs to the address. Left out, their last answer stays. */
   tracking_consent?:
     | {
         /** Whether the person lets their opens and clicks be counted. */
         status: "granted" | "denied";
         /** The text that the person was shown. */
         words?: string | undefined;
-        /** When the person said it; now unless given. A grant lifts a denial only with a later `at`. */
+        /** When the person answered; now unless given. A grant lifts a denial only with a later `at`. */
         at?: string | undefined;
       }
     | undefined;
@@ -1338,7 +1338,7 @@ export type Subscriber = {
   created_at: string;
   /** When the record was last changed. */
   updated_at: string;
-  /** Their last word about the counting of their opens and clicks; null for none. */
+  /** Whether their opens and clicks may be counted, by their last answer; null before the first. */
   tracking_consent: TrackingConsent | null;
 };
 
@@ -1368,7 +1368,7 @@ export type SubscriberWithSubscriptions = {
   created_at: string;
   /** When the record was last changed. */
   updated_at: string;
-  /** Their last word about the counting of their opens and clicks; null for none. */
+  /** Whether their opens and clicks may be counted, by their last answer; null before the first. */
   tracking_consent: TrackingConsent | null;
   subscriptions: Array<Subscription>;
 };
@@ -1559,7 +1559,7 @@ export type TrackedLink = {
   last_at: string | null;
 };
 
-/** The last word of the person at an address about tracking. */
+/** The last answer of the person at an address about tracking. */
 export type TrackingConsent = {
   /** Whether the person lets their opens and clicks be counted. */
   status: "granted" | "denied";
@@ -1620,14 +1620,14 @@ export type UpdateContactBody = {
   first_name?: string | null | undefined;
   /** The name; spaces around it are removed, and an empty text is null. */
   last_name?: string | null | undefined;
-  /** What the person said about tracking. It belongs to the address. Left out, their last word stays. */
+  /** The person's answer about tracking. It belongs to the address. Left out, their last answer stays. */
   tracking_consent?:
     | {
         /** Whether the person lets their opens and clicks be counted. */
         status: "granted" | "denied";
         /** The text that the person was shown. */
         words?: string | undefined;
-        /** When the person said it; now unless given. A grant lifts a denial only with a later `at`. */
+        /** When the person answered; now unless given. A grant lifts a denial only with a later `at`. */
         at?: string | undefined;
       }
     | undefined;
@@ -1669,14 +1669,14 @@ export type UpdateSubscriberBody = {
   first_name?: string | null | undefined;
   /** The name; spaces around it are removed, and an empty text is null. */
   last_name?: string | null | undefined;
-  /** What the person said about tracking. It belongs to the address. Left out, their last word stays. */
+  /** The person's answer about tracking. It belongs to the address. Left out, their last answer stays. */
   tracking_consent?:
     | {
         /** Whether the person lets their opens and clicks be counted. */
         status: "granted" | "denied";
         /** The text that the person was shown. */
         words?: string | undefined;
-        /** When the person said it; now unless given. A grant lifts a denial only with a later `at`. */
+        /** When the person answered; now unless given. A grant lifts a denial only with a later `at`. */
         at?: string | undefined;
       }
     | undefined;

@@ -81,16 +81,16 @@ function unsubscribePage(origin: MailOrigin, left: UnsubscribeScope | undefined)
 const CONSENT_BUTTONS: Readonly<Record<string, ConsentStatus>> = { allow: "GRANTED", deny: "DENIED" };
 
 function consentPage(
-  { teamName, question, tracked, word }: MailConsent,
+  { teamName, question, tracked, answer }: MailConsent,
   title = `Opens and clicks of ${teamName}`,
 ): Page {
   const counted = tracked ? "They are counted for this mail until you say no." : "They are not counted for this mail.";
   const said = {
-    GRANTED: `You allowed it on ${word?.at}.`,
-    DENIED: `You did not allow it, on ${word?.at}: opens and clicks are not counted, also of mail that you have already.`,
+    GRANTED: `You allowed it on ${answer?.at}.`,
+    DENIED: `You did not allow it, on ${answer?.at}: opens and clicks are not counted, also of mail that you have already.`,
     none: `You have not answered yet. ${counted}`,
-  }[word?.status ?? "none"];
-  const otherWords = word?.words && word.words !== question ? [`You were asked: ${word.words}`] : [];
+  }[answer?.status ?? "none"];
+  const otherWords = answer?.words && answer.words !== question ? [`You were asked: ${answer.words}`] : [];
   return {
     title,
     paragraphs: [question, said, ...otherWords],

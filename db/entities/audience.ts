@@ -178,7 +178,7 @@ export type ConsentStatus = (typeof CONSENT_STATUSES)[number];
 export const CONSENT_WAYS = ["API", "IMPORT", "PAGE", "MEMBER"] as const;
 export type ConsentWay = (typeof CONSENT_WAYS)[number];
 
-/** The last word of the person at an address about the counting of their opens and clicks. */
+/** The last answer of the person at an address: whether their opens and clicks may be counted. */
 export const TrackingConsentSchema = defineEntity({
   name: "tracking_consents",
   properties: {

@@ -15,11 +15,11 @@ import { slotsExceeded, type TakenSlots, takeSlotsInOrder } from "./contact-slot
 import type { ContactFields } from "./contacts.ts";
 import { emailStatusOf } from "./email-status.ts";
 import { changedFields } from "./field-values.ts";
-import { type ConsentWord, setConsents } from "./tracking-consents.ts";
+import { type ConsentAnswer, setConsents } from "./tracking-consents.ts";
 
 /** A contact by its address; a property that is undefined or left out stays as it is. */
 export type ContactUpsert = Pick<ContactFields, "email"> &
-  Patch<Omit<ContactFields, "email">> & { consent?: ConsentWord | undefined };
+  Patch<Omit<ContactFields, "email">> & { consent?: ConsentAnswer | undefined };
 
 export type UpsertOutcome = { status: "created" | "updated" | "unchanged"; id: string } | { error: ApiError };
 

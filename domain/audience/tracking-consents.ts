@@ -7,10 +7,10 @@ import type { MailRef } from "../mail/links.ts";
 import type { Vault } from "../secrets/crypto.ts";
 import { emit } from "../webhooks/emit.ts";
 import { contactRecord, subscriberRecord } from "../webhooks/records.ts";
-import { mailedPerson, readMail } from "./unsubscribes.ts";
+import { type MailedRow, mailedPerson, readMail } from "./unsubscribes.ts";
 
 /** What a person said about the counting of their opens and clicks. */
-export interface ConsentWord {
+export interface ConsentAnswer {
   status: ConsentStatus;
   /** The text that they were shown. */
   words?: string | null | undefined;
@@ -19,22 +19,22 @@ export interface ConsentWord {
 }
 
 /**
- * Stores what people said, by their addresses, in the caller's transaction. A later word replaces an earlier one, but a denial
- * gives way only to a person's or member's own act, or to an API's word that states its later time; an import lifts none.
+ * Stores the answers of people, by their addresses, in the caller's transaction. A later answer replaces an earlier one. A grant
+ * lifts a denial only from the person, from a member, or from a client that states its later time; an import lifts none.
  * An erased address is left out.
- * @param given valid addresses; of several for one, in any spelling, the last counts
- * @returns the addresses whose word was stored, as addresses are compared
+ * @param given valid addresses; of several answers for one, in any spelling, the last counts
+ * @returns the addresses whose answer was stored, as addresses are compared
  */
 export async function setConsents(
   em: EntityManager,
   vault: Vault,
   tenant: Tenant,
-  given: readonly (ConsentWord & { email: string })[],
+  given: readonly (ConsentAnswer & { email: string })[],
   way: ConsentWay,
 ): Promise<Set<string>> {
   if (given.length === 0) return new Set();
-  const people = new Map(given.map((word) => [storedAddress(word.email).email, word]));
-  const [emails, words] = [[...people.keys()], [...people.values()]];
+  const people = new Map(given.map((answer) => [storedAddress(answer.email).email, answer]));
+  const [emails, answers] = [[...people.keys()], [...people.values()]];
   const isOwnAct = way === "PAGE" || way === "MEMBER";
   const lifting = emails.filter((email) => isOwnAct || people.get(email)?.at !== undefined);
   // A file may be of any age, and be imported again.
@@ -46,8 +46,8 @@ export async function setConsents(
     insert into tracking_consents as k (team_id, environment, email, status, way, words, at)
     select ${tenant.teamId}, ${tenant.environment}, g.email, g.status, ${way}, g.words,
       least(g.at, clock_timestamp())
-    from unnest(${emails}::text[], ${words.map(({ status }) => status)}::text[],
-      ${words.map((word) => word.words ?? null)}::text[], ${words.map(({ at }) => at?.toISOString() ?? null)}::timestamptz[],
+    from unnest(${emails}::text[], ${answers.map(({ status }) => status)}::text[],
+      ${answers.map(({ words }) => words ?? null)}::text[], ${answers.map(({ at }) => at?.toISOString() ?? null)}::timestamptz[],
       ${emails.map((email) => hashAddress(vault, tenant, email))}::text[]) g (email, status, words, at, hash)
     where not ${isErased(tenant, sql.ref("g.hash"))}
     -- In one order, so that two calls with the same addresses do not deadlock.
@@ -68,7 +68,7 @@ export async function setConsents(
   return new Set(stored);
 }
 
-/** Lets a denial hold for the new address of a person too. A grant stays with the address: another may read the new one. */
+/** Copies a denial to the new address of a person. A grant stays with the former one: another person may read the new one. */
 export async function keepDenial(em: EntityManager, tenant: Tenant, former: string, present: string): Promise<void> {
   await sql`
     insert into tracking_consents as k (team_id, environment, email, status, way, words, at)
@@ -85,29 +85,35 @@ export interface MailConsent {
   isErased: boolean;
   /** The opens and clicks of this mail are counted, unless the status is DENIED. */
   tracked: boolean;
-  /** The question that the page shows; it is kept with the answer. */
+  /** The question that the page shows; it is stored with the answer. */
   question: string;
   /** Null before the first. */
-  word: { status: ConsentStatus; words: string | null; at: string } | null;
+  answer: { status: ConsentStatus; words: string | null; at: string } | null;
 }
 
-/** @returns undefined when there is no such mail */
-export async function readMailConsent(em: EntityManager, ref: MailRef): Promise<MailConsent | undefined> {
-  const mail = await readMail(em, ref);
-  if (!mail) return undefined;
+const questionOf = (teamName: string): string =>
+  `May ${teamName} count when you open its mail, and which links in it you follow?`;
+
+async function readConsent(em: EntityManager, mail: MailedRow): Promise<MailConsent> {
   const { teamName, email, tracked } = mail;
-  const word = await kysely(em)
+  const answer = await kysely(em)
     .selectFrom("tracking_consents")
     .select(["status", "words", sql<string>`to_char(at at time zone 'UTC', 'FMDD FMMonth YYYY')`.as("at")])
     .where(ofTenant(mail))
     .where("email", "=", email)
     .executeTakeFirst();
-  const question = `May ${teamName} count when you open its mail, and which links in it you follow?`;
-  return { teamName, tracked, isErased: isPlaceholder(email), question, word: word ?? null };
+  const question = questionOf(teamName);
+  return { teamName, tracked, isErased: isPlaceholder(email), question, answer: answer ?? null };
+}
+
+/** @returns undefined when there is no such mail */
+export async function readMailConsent(em: EntityManager, ref: MailRef): Promise<MailConsent | undefined> {
+  const mail = await readMail(em, ref);
+  return mail && readConsent(em, mail);
 }
 
 /**
- * Stores the word of a mail's recipient, in the caller's transaction. The signed link is the authority. A denial also concerns
+ * Stores the answer of a mail's recipient, in the caller's transaction. The signed link is the authority. A denial also concerns
  * the present address of the person. @returns undefined when there is no such mail
  */
 export async function answerMailConsent(
@@ -116,11 +122,13 @@ export async function answerMailConsent(
   ref: MailRef,
   status: ConsentStatus,
 ): Promise<MailConsent | undefined> {
-  const [mail, asked] = [await readMail(em, ref), await readMailConsent(em, ref)];
-  if (!mail || !asked || asked.isErased) return asked;
-  const present = await sql<{ email: string }>`select p.email from ${mailedPerson(mail)}`.execute(kysely(em));
-  const people = status === "DENIED" ? [mail, ...present.rows] : [mail];
-  const words = people.map(({ email }) => ({ email, status, words: asked.question }));
-  await setConsents(em, vault, mail, words, "PAGE");
-  return readMailConsent(em, ref);
+  const mail = await readMail(em, ref);
+  if (!mail) return undefined;
+  if (!isPlaceholder(mail.email)) {
+    const present = await sql<{ email: string }>`select p.email from ${mailedPerson(mail)}`.execute(kysely(em));
+    const people = status === "DENIED" ? [mail, ...present.rows] : [mail];
+    const answers = people.map(({ email }) => ({ email, status, words: questionOf(mail.teamName) }));
+    await setConsents(em, vault, mail, answers, "PAGE");
+  }
+  return readConsent(em, mail);
 }

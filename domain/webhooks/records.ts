@@ -19,7 +19,7 @@ const nothing = sql`null`;
 export const shownEmail = (row: string) =>
   sql<string>`coalesce(${sql.ref(`${row}.email_spelling`)}, ${sql.ref(`${row}.email`)})`;
 
-/** What the person at the row's address said last about tracking; null for nothing. */
+/** The last answer of the person at the row's address about tracking; null before the first. */
 export const consentOf = (row: string): RawBuilder<unknown> => sql`(
   select json_build_object('status', lower(k.status), 'at', ${isoInstant(sql.ref("k.at"))}, 'way', lower(k.way), 'words', k.words)
   from tracking_consents k where k.team_id = ${sql.ref(`${row}.team_id`)}

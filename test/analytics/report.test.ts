@@ -208,7 +208,7 @@ describe("The sums of a report", () => {
     source: fc.constantFrom("one", "other"),
   });
   const anyHits = fc.array(hit, { minLength: 1, maxLength: 15 });
-  /** A provider's word about hits, which makes those of that time a machine's. */
+  /** Reports of a provider, which make hits of that time a machine's. */
   const anyReports = fc.array(
     fc.record({
       seq: hit.map(({ seq }) => seq),

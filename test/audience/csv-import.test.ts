@@ -423,7 +423,7 @@ describe("CSV import", () => {
           .where("team_id", "=", team.team.id)
           .orderBy("email")
           .execute()
-      ).map(({ email, ...word }) => [email.split("@")[0], ...Object.values(word)]);
+      ).map(({ email, ...answer }) => [email.split("@")[0], ...Object.values(answer)]);
 
     for (const header of ["tracking_consent", "Tracking Opt-In", "consent to track", "emailTrackingAllowed"]) {
       it(`is read under ${header}, and says nothing about mail`, async () => {

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import type { ConsentWay } from "../../db/entities/audience.ts";
 import { kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
-import { type ConsentWord, setConsents } from "../../domain/audience/tracking-consents.ts";
+import { type ConsentAnswer, setConsents } from "../../domain/audience/tracking-consents.ts";
 import { erasePerson } from "../../domain/erasure/erase.ts";
 import type { Vault } from "../../domain/secrets/crypto.ts";
 import { api, type Json } from "../support/api.ts";
@@ -23,8 +23,11 @@ describe("Consents to be tracked", () => {
     tenant = { teamId: test.team.id, environment: "LIVE" };
   });
 
-  const say = (way: ConsentWay, status: ConsentWord["status"], more: Partial<ConsentWord & { email: string }> = {}) =>
-    transaction(test.em.fork(), (em) => setConsents(em, vault, tenant, [{ email: EMAIL, status, ...more }], way));
+  const say = (
+    way: ConsentWay,
+    status: ConsentAnswer["status"],
+    more: Partial<ConsentAnswer & { email: string }> = {},
+  ) => transaction(test.em.fork(), (em) => setConsents(em, vault, tenant, [{ email: EMAIL, status, ...more }], way));
   const found = () =>
     kysely(test.em.fork())
       .selectFrom("tracking_consents")
@@ -34,7 +37,7 @@ describe("Consents to be tracked", () => {
       .execute();
   const state = async () => (await found()).map(({ status, way }) => `${status} by ${way}`);
 
-  it("keep the last word of an address, in any spelling", async () => {
+  it("keep the last answer of an address, in any spelling", async () => {
     await say("API", "GRANTED", { email: "Ada@Example.com", words: "May we count?" });
     await say("PAGE", "DENIED");
     assert.deepEqual(await found(), [{ email: EMAIL, status: "DENIED", way: "PAGE", words: null }]);
@@ -42,7 +45,7 @@ describe("Consents to be tracked", () => {
     assert.deepEqual(await state(), ["GRANTED by PAGE"]);
   });
 
-  it("take an earlier word only where none is", async () => {
+  it("take an earlier answer only where there is none", async () => {
     await say("API", "DENIED", { at: agoMs(60_000) });
     assert.deepEqual([...(await say("API", "GRANTED", { at: agoMs(120_000) }))], []);
     assert.deepEqual(await state(), ["DENIED by API"]);
@@ -59,9 +62,9 @@ describe("Consents to be tracked", () => {
 
   for (const [name, way, lifts] of [
     ["an import", "IMPORT", false],
-    ["a client's word without a time", "API", false],
-    ["a member's word", "MEMBER", true],
-    ["the person", "PAGE", true],
+    ["a client's answer without a time", "API", false],
+    ["a member's answer", "MEMBER", true],
+    ["the person's own answer", "PAGE", true],
   ] as const) {
     it(`${lifts ? "give up" : "keep"} a denial for ${name}`, async () => {
       await say("PAGE", "DENIED");
@@ -70,7 +73,7 @@ describe("Consents to be tracked", () => {
     });
   }
 
-  it("take an import's grant where no word is, and its denial in place of a grant", async () => {
+  it("take an import's grant where there is no answer, and its denial in place of a grant", async () => {
     await say("IMPORT", "GRANTED", { words: "first" });
     await say("IMPORT", "GRANTED", { words: "second" });
     assert.deepEqual(await found(), [{ email: EMAIL, status: "GRANTED", way: "IMPORT", words: "first" }]);
@@ -137,7 +140,7 @@ describe("Consents to be tracked", () => {
         }
       });
 
-      it(`are refused with a sentence where they cannot be read, of ${kind}`, async () => {
+      it(`are refused with a sentence where they are not valid, of ${kind}`, async () => {
         for (const [tracking_consent, message] of [
           [null, /tracking_consent must be an object; it is null/],
           [{ status: "yes" }, /tracking_consent\.status must be one of "granted", "denied"/],
@@ -165,7 +168,7 @@ describe("Consents to be tracked", () => {
       });
     }
 
-    it("are not kept of a person who could not be made", async () => {
+    it("are not stored for a person who could not be made", async () => {
       await made("/contacts", { email: EMAIL });
       assert.equal((await client().post("/contacts", { email: EMAIL, tracking_consent: GRANTED })).status, 409);
       assert.deepEqual(await found(), []);
