@@ -224,8 +224,10 @@ describe("The responses of a send in the console", () => {
       const { newsletterId } = await makeLedger(team, 1);
       await sql`update newsletters set status = 'SENT', completed_at = make_timestamptz(2026, 1, ${day}, 0, 0, 0)
         where id = ${newsletterId}`.execute(kysely(team.em));
-      await sql`insert into analytics_days (team_id, environment, resource_id, day, sent, opened_unique)
-        values (${team.team.id}, 'LIVE', ${newsletterId}, '2026-01-01', ${sent}, ${opened})`.execute(kysely(team.em));
+      await sql`insert into analytics_days (team_id, environment, resource_id, day, sent, tracked, opened_unique)
+        values (${team.team.id}, 'LIVE', ${newsletterId}, '2026-01-01', ${sent}, ${sent}, ${opened})`.execute(
+        kysely(team.em),
+      );
       return newsletterId;
     };
     const read = async (id: string) => (await client.app.overview.former.query({ body: { resource_id: id } })).data;
