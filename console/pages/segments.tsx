@@ -68,7 +68,7 @@ interface EditorProps {
 function begunWith({ activity, mail, link }: Record<string, string | undefined>): Condition {
   const did = (event: string) => ({ event, resource: mail, ...(link && { link }) });
   if (!activity || !mail) return { all: [] };
-  return { all: activity === "not_opened" ? [did("received"), { not: did("opened") }] : [did(activity)] };
+  return { all: activity === "not_opened" ? [did("received_tracked"), { not: did("opened") }] : [did(activity)] };
 }
 
 function Editor({ edits, onKept }: EditorProps) {

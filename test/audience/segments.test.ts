@@ -141,6 +141,9 @@ describe("Segments", () => {
     }
     const { totals } = (await client.get("/analytics/overview", { query: { resource_id: resource } })).body.data;
     assert.equal(totals.delivered, 4);
+    await em.execute("update send_recipients set tracked = seq <> 4 where send_id = ?", [ledger.sendId]);
+    const unopened = { all: [{ event: "received_tracked", resource }, { not: { event: "opened", resource } }] };
+    assert.deepEqual((await count(await create(unopened))).sample.sort(), ["1@example.com", "7@example.com"]);
 
     const clicks = [1, 6, 8].map((seq) => ({ seq, url: `https://shop.example/${seq % 2}` }));
     const hit = { sendId: ledger.sendId, kind: "clicked", at: Date.now() + 3_600_000, source: "reader" } as const;
@@ -238,7 +241,10 @@ describe("Segments", () => {
         { any: [IN_ROME, { list: "list_x" }] },
         /^conditions\.any\[1\]\.list must be the id of a list/,
       ],
-      "an event that is not known": [{ event: "sent" }, /^conditions\.event must be one of received, opened, clicked/],
+      "an event that is not known": [
+        { event: "sent" },
+        /^conditions\.event must be one of received, received_tracked, opened, clicked/,
+      ],
       "conditions that are too deep": [
         nested(SEGMENT_LIMITS.depth + 1),
         /^conditions(\.not){10} is deeper than the 10 conditions/,

@@ -302,27 +302,35 @@ function EventPart({ value, onChange }: EditProps<Condition>) {
       <Pick
         label="Event"
         value={String(value["event"])}
-        choices={{ received: "got", opened: "opened", clicked: "clicked a link in" }}
+        choices={{
+          received: "got",
+          received_tracked: "got, with opens counted,",
+          opened: "opened",
+          clicked: "clicked a link in",
+        }}
         onChange={(event) => onChange({ ...chosen(value, "link", ""), event })}
       />
-      {value["link"] !== undefined && <span className="muted">one link of it</span>}
       <Pick
         label="Mail"
         value={String(value["resource"] ?? "")}
         choices={{ "": "any mail", ...mailings }}
         onChange={(id) => onChange(chosen(chosen(value, "link", ""), "resource", id))}
       />
-      <label>
-        {"in the last "}
-        <input
-          type="number"
-          min={0}
-          value={String(value["within_days"] ?? "")}
-          placeholder="any"
-          onChange={({ target }) => onChange(chosen(value, "within_days", target.value && Number(target.value)))}
-        />
-        {" days"}
-      </label>
+      {value["link"] === undefined ? (
+        <label>
+          {"in the last "}
+          <input
+            type="number"
+            min={0}
+            value={String(value["within_days"] ?? "")}
+            placeholder="any"
+            onChange={({ target }) => onChange(chosen(value, "within_days", target.value && Number(target.value)))}
+          />
+          {" days"}
+        </label>
+      ) : (
+        <span className="muted">one of its links</span>
+      )}
     </>
   );
 }

@@ -31,7 +31,7 @@ export function listCondition(place: Place, compilation: Compilation): RawBuilde
   return isIn(addresses, place, compilation);
 }
 
-const EVENTS = ["received", ...ENGAGEMENT_KINDS] as const;
+const EVENTS = ["received", "received_tracked", ...ENGAGEMENT_KINDS] as const;
 
 /** Mails that bounced after their server had accepted them. */
 const bouncedMails = (tenant: Tenant, ofSends: RawBuilder<unknown>) => sql`
@@ -47,8 +47,8 @@ const receivedMails = (tenant: Tenant, ofSends: RawBuilder<unknown>, when: RawBu
   where coalesce(m.email, '') <> '' and coalesce(b.bounced, 0) <> 1`;
 
 /**
- * Compiles `{"event": "received|opened|clicked", "resource": id, "within_days": n}`: `resource` is a newsletter or a
- * campaign, `within_days` today and the `n` days before; `link` in place of the days one link that was clicked.
+ * Compiles `{"event": "received|received_tracked|opened|clicked", "resource": id, "within_days": n}`: `resource` is a newsletter
+ * or a campaign, `within_days` today and the `n` days before. `clicked` takes `link`, a link of a mail, in place of the days.
  * @throws {ConditionProblem}
  */
 export function eventCondition(place: Place, compilation: Compilation): RawBuilder<SqlBool> {
@@ -69,10 +69,11 @@ export function eventCondition(place: Place, compilation: Compilation): RawBuild
     within.value === undefined ? sql`` : sql`and ${at} >= ${startOfDay(tenant.teamId, -within.days(0))}`;
   // A newsletter is sent once, and mails an address once; a campaign may be a sequence.
   const distinct = named?.startsWith(`${ID_PREFIX.newsletter}_`) ? sql`` : sql`distinct`;
+  const ofTracked = event === "received_tracked" ? sql`and r.tracked` : sql``;
   const addresses =
-    event === "received"
+    event === "received" || event === "received_tracked"
       ? sql`select ${distinct} email from (
-          ${receivedMails(tenant, ofResource(sql`s.resource_id`), since(sql`r.updated_at`))}) r`
+          ${receivedMails(tenant, ofResource(sql`s.resource_id`), sql`${since(sql`r.updated_at`)} ${ofTracked}`)}) r`
       : sql`select ${distinct} e.email from engagements e
           where ${ofTenant(tenant, "e")} and e.kind = ${event} ${ofResource(sql`e.resource_id`)} ${since(sql`e.last_at`)}`;
   const clickers = () => sql`
