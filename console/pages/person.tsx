@@ -81,14 +81,14 @@ export function Page() {
 
 const CONSENT_WAYS = {
   api: "over the API",
-  import: "in an imported file",
-  page: "on the page behind the link in a mail",
-  member: "as a member of the team noted",
+  import: "from an imported file",
+  page: "on the page that a mail links to",
+  member: "recorded by a member of the team",
 };
-const ANSWERS = { granted: "They may be counted", denied: "They may not be counted" } as const;
+const ANSWERS = { granted: "Counting is allowed", denied: "Counting is not allowed" } as const;
 type Answer = keyof typeof ANSWERS;
 
-/** What the person said about the counting of their opens and clicks. */
+/** The person's answer whether their opens and clicks may be counted. */
 function Tracking({ email, consent }: { email: string; consent: Person["tracking_consent"] }) {
   const { noteConsent } = useWorkspace().client.app.audience;
   const note = async ({ status, words = "" }: Values) => {
@@ -101,16 +101,16 @@ function Tracking({ email, consent }: { email: string; consent: Person["tracking
       {consent ? (
         <>
           <p className={consent.status === "granted" ? "good" : "wrong"}>
-            {ANSWERS[consent.status]}: said <When at={consent.at} /> {CONSENT_WAYS[consent.way]}.
+            {ANSWERS[consent.status]}: answered <When at={consent.at} />, {CONSENT_WAYS[consent.way]}.
           </p>
           {consent.words && <blockquote>{consent.words}</blockquote>}
         </>
       ) : (
-        <p>They have not said whether they may be counted.</p>
+        <p>This person has not said whether their opens and clicks may be counted.</p>
       )}
       {useRole("EDITOR") && (
         <Act
-          title="Note what they said"
+          title="Record an answer"
           submit="Save"
           inputs={[
             ["status", "Answer", { choices: ANSWERS }],

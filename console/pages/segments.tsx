@@ -64,8 +64,8 @@ interface EditorProps {
   onKept?: () => void;
 }
 
-/** Conditions on what people did with a mail, as its report names them in the URL. */
-function begunWith({ activity, mail, link }: Record<string, string | undefined>): Condition {
+/** Conditions on what people did with a mail, which its report puts into the URL. */
+function conditionsFrom({ activity, mail, link }: Record<string, string | undefined>): Condition {
   const did = (event: string) => ({ event, resource: mail, ...(link && { link }) });
   if (!activity || !mail) return { all: [] };
   return { all: activity === "not_opened" ? [did("received_tracked"), { not: did("opened") }] : [did(activity)] };
@@ -78,7 +78,7 @@ function Editor({ edits, onKept }: EditorProps) {
   const navigate = useNavigate();
   const fields = useFields();
   const mayWrite = useRole("EDITOR") && !segment?.deleted_at;
-  const [conditions, setConditions] = useState<unknown>(segment?.conditions ?? begunWith(search));
+  const [conditions, setConditions] = useState<unknown>(segment?.conditions ?? conditionsFrom(search));
   const [isSaved, setSaved] = useState(false);
   const shown = grouped(conditions);
   const isShowable = canShow(shown, fields);

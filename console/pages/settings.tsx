@@ -5,9 +5,9 @@ import { useData, useRole, useWorkspace } from "../session.tsx";
 
 const TRACKING_HINT = "For sends that are confirmed from now on. A newsletter or a campaign may say otherwise.";
 const TRACKING = {
-  OFF: "Off: no opens and clicks are counted",
-  ALL: "All: they are counted of each person who did not deny it",
-  AGREED: "Those who agreed: they are counted of these people alone",
+  OFF: "Off: opens and clicks are not counted",
+  ALL: "Count opens and clicks of everyone who has not denied it",
+  AGREED: "Count opens and clicks only of people who agreed",
 } as const;
 type Tracking = keyof typeof TRACKING;
 

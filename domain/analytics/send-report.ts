@@ -9,7 +9,7 @@ export interface DomainOfSend {
   domain: string;
   delivered: number;
   bounced: number;
-  /** By the server that was to take the mail. */
+  /** Refused by the server that was to take the mail. */
   rejected: number;
 }
 
@@ -17,7 +17,7 @@ const DOMAINS = 10;
 const SENDS = 10;
 
 /**
- * The domains of the most recipients of the last send of a resource, by its first `MAX_RECIPIENTS`.
+ * The domains with the most recipients in the last send of a resource, of its first `MAX_RECIPIENTS`.
  * @returns null where the recipients are kept no longer, and without a send
  */
 export async function readDomains(
@@ -41,8 +41,8 @@ export async function readDomains(
   return rows;
 }
 
-/** The figures of the last sends of a tenant that ended before that of a resource, together; sequences are none of them. */
-export async function readFormerSends(
+/** Sums the figures of the tenant's last sends that ended before that of a resource, without sequences. */
+export async function readEarlierSends(
   em: EntityManager,
   tenant: Tenant,
   resourceId: string,

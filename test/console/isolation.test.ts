@@ -126,7 +126,7 @@ const SAMPLES: Record<string, Sample> = {
   "overview.gates": ({ newsletter }) => ({ body: { kind: "newsletter", id: newsletter } }),
   "overview.hours": ({ newsletter }) => ({ body: { resource_id: newsletter } }),
   "overview.domains": ({ newsletter }) => ({ body: { resource_id: newsletter } }),
-  "overview.former": ({ newsletter }) => ({ body: { resource_id: newsletter } }),
+  "overview.earlier": ({ newsletter }) => ({ body: { resource_id: newsletter } }),
   "overview.progress": ({ newsletter }) => ({ body: { resource_id: newsletter } }),
 };
 /** Inputs of those that take no id, where they need one. */

@@ -230,7 +230,7 @@ describe("The responses of a send in the console", () => {
       );
       return newsletterId;
     };
-    const read = async (id: string) => (await client.app.overview.former.query({ body: { resource_id: id } })).data;
+    const read = async (id: string) => (await client.app.overview.earlier.query({ body: { resource_id: id } })).data;
     const first = await ended(1, 1_000, 1_000);
     for (let day = 2; day <= 11; day++) await ended(day, 10, day === 2 ? 10 : 1);
     const last = await ended(12, 7, 7);

@@ -2,7 +2,7 @@ import { z } from "zod";
 import { RESOURCE_TYPES } from "../../../db/entities/send.ts";
 import { accessToSend } from "../../../domain/access/sessions.ts";
 import { MAX_RECIPIENTS, readHours } from "../../../domain/analytics/hours.ts";
-import { readDomains, readFormerSends } from "../../../domain/analytics/send-report.ts";
+import { readDomains, readEarlierSends } from "../../../domain/analytics/send-report.ts";
 import { ApiError } from "../../../domain/errors.ts";
 import { MAX_ID_LENGTH } from "../../../domain/ids.ts";
 import { readProgress } from "../../../domain/sends/ledger/progress.ts";
@@ -74,11 +74,11 @@ const domains = consoleQuery(
   }),
 );
 
-/** The rates of the team's sends before one. */
-const former = consoleQuery(
+/** The rates of the team's last sends before one, together. */
+const earlier = consoleQuery(
   { role: "VIEWER", input: bodyOf(z.strictObject({ resource_id: id })) },
   async ({ ctx: { em, tenant }, input: { body } }) => {
-    const { sends, totals } = await readFormerSends(em, tenant, body.resource_id);
+    const { sends, totals } = await readEarlierSends(em, tenant, body.resource_id);
     return { sends, rates: ratesOf(totals) };
   },
 );
@@ -87,4 +87,4 @@ const attention = consoleQuery({ role: "VIEWER", input: noInput }, ({ ctx: { em,
   readAttention(em, tenant),
 );
 
-export const overviewRouter = router({ gates, progress, hours, domains, former, attention });
+export const overviewRouter = router({ gates, progress, hours, domains, earlier, attention });

@@ -9,7 +9,7 @@ import { type Kind, useCalls } from "../send/calls.ts";
 import { type Draft, useSettings, useTargets } from "./drafts.ts";
 
 const DAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
-const OF_TEAM = { OFF: "off", ALL: "of all", AGREED: "of those who agreed" };
+const OF_TEAM = { OFF: "off", ALL: "for everyone who has not denied it", AGREED: "for people who agreed" };
 const TRACKING: Record<string, boolean | null> = { team: null, on: true, off: false };
 
 /** Whom a draft goes to, on which days, and whether opens and clicks are counted. Each choice is saved at once. */
@@ -91,7 +91,7 @@ export function Targets({ kind, draft }: { kind: Kind; draft: Draft }) {
           { id: "team", name: `As the team's setting: ${OF_TEAM[team_tracking]}` },
           {
             id: "on",
-            name: team_tracking === "OFF" ? "On: of all who did not deny it" : `On: ${OF_TEAM[team_tracking]}`,
+            name: `On: ${OF_TEAM[team_tracking === "OFF" ? "ALL" : team_tracking]}`,
           },
           { id: "off", name: "Off" },
         ]}

@@ -126,7 +126,7 @@ function Numbers({ kind, report, preview }: { kind: Kind; report: GateReport; pr
   const left = kind === "newsletter" ? "Left out: not confirmed, or unsubscribed" : "Left out: no valid address";
   const numbers: [name: string, number: number | undefined][] = [
     ["Recipients", preview?.recipients.eligible ?? recipients?.eligible],
-    ["Opens and clicks counted of", preview?.recipients.tracked ?? recipients?.tracked],
+    ["Recipients whose opens and clicks are counted", preview?.recipients.tracked ?? recipients?.tracked],
     ["Left out: do-not-mail list", recipients?.suppressed],
     [left, recipients?.ineligible],
     ["Credits needed", recipients?.eligible],

@@ -34,7 +34,7 @@ export function Report({ kind, send }: { kind: Kind; send: Send }) {
       <h3>Clicks by link</h3>
       <Links kind={kind} id={send.resource_id} />
       <Part>
-        <Domains id={send.resource_id} />
+        <Domains id={send.resource_id} recipients={send.recipients.total} />
       </Part>
       <h3 id={RECIPIENTS}>Recipients</h3>
       <Recipients kind={kind} id={send.resource_id} />
@@ -56,7 +56,7 @@ function Responses({ id, startedAt }: { id: string; startedAt: string }) {
     const [from, to] = [dateOf(begin), dateOf(Math.min(Date.now(), begin + MOST_DAYS * DAY_MS))];
     return client.api.analytics.overview.query({ query: { resource_id: id, from, to } });
   });
-  const former = useData(["former", id], () => client.app.overview.former.query({ body: { resource_id: id } }));
+  const earlier = useData(["earlier", id], () => client.app.overview.earlier.query({ body: { resource_id: id } }));
   const rows: [name: string, count: number, figure: keyof typeof rates][] = [
     ["Delivered", totals.delivered, "delivered"],
     ["Opened", totals.opened_unique, "opened"],
@@ -75,24 +75,27 @@ function Responses({ id, startedAt }: { id: string; startedAt: string }) {
           <>
             {count.toLocaleString()} <span className="muted">{shortPercent(rates[figure])}</span>
             <meter value={rates[figure] ?? 0} aria-label={`${name}: ${percent(rates[figure] ?? 0, 2)}`} />
-            {former.sends > 0 && <small className="muted">Before: {shortPercent(former.rates[figure])}</small>}
+            {earlier.sends > 0 && <small className="muted">Earlier: {shortPercent(earlier.rates[figure])}</small>}
           </>,
         ])}
       />
-      {former.sends > 0 && (
+      {earlier.sends > 0 && (
         <p className="muted">
-          Before: the rate of {former.sends === 1 ? "the send" : `the ${former.sends} sends`} that ended last before
-          this one, together.
+          Earlier: the rate of {earlier.sends === 1 ? "the send" : `the ${earlier.sends} sends`} that ended before this
+          one{earlier.sends > 1 && ", taken together"}.
         </p>
       )}
       <p className="muted">
         {totals.tracked === 0
           ? "Opens and clicks are counted for mails that were sent with tracking turned on."
-          : `Opens and clicks are counted of ${totals.tracked.toLocaleString()} of ${totals.sent.toLocaleString()} mails.`}
+          : `Opens and clicks are counted for ${totals.tracked.toLocaleString()} of ${totals.sent.toLocaleString()} mails.`}
       </p>
     </>
   );
 }
+
+/** Behind a title where a larger send is shown in part. */
+const ofFirst = (recipients: number, most: number) => (recipients > most ? `, of the first ${people(most)}` : "");
 
 /** When people opened the mail and clicked in it. */
 function Hours({ id, recipients }: { id: string; recipients: number }) {
@@ -102,7 +105,7 @@ function Hours({ id, recipients }: { id: string; recipients: number }) {
   if (hours.length === 0) return null;
   return (
     <Chart
-      title={`First opens and clicks in two days${recipients > most ? `, of the first ${people(most)}` : ""}`}
+      title={`First opens and clicks in two days${ofFirst(recipients, most)}`}
       times={hours.map(({ hour }) => hour)}
       unit="hour"
       series={[
@@ -140,7 +143,7 @@ function Links({ kind, id }: { kind: Kind; id: string }) {
       columns={[
         { name: "Link", cell: ({ url }) => <code className="url">{url}</code> },
         {
-          name: "First clicks",
+          name: "People",
           cell: (link) => (
             <button type="button" className="plain" onClick={() => show(link)}>
               {people(link.clickers)}
@@ -148,8 +151,8 @@ function Links({ kind, id }: { kind: Kind; id: string }) {
           ),
           isNumber: true,
         },
-        number("All clicks", "clicks"),
-        number("Perhaps machines", "clicks_unknown"),
+        number("Clicks", "clicks"),
+        number("Possibly machines", "clicks_unknown"),
         number("Machines", "clicks_machine"),
         { name: "Last click", cell: ({ last_at }) => <When at={last_at} /> },
       ]}
@@ -158,7 +161,7 @@ function Links({ kind, id }: { kind: Kind; id: string }) {
   );
 }
 
-function Domains({ id }: { id: string }) {
+function Domains({ id, recipients }: { id: string; recipients: number }) {
   const { client } = useWorkspace();
   const read = () => client.app.overview.domains.query({ body: { resource_id: id } });
   const { domains, max_recipients: most } = useData(["domains", id], read);
@@ -174,7 +177,7 @@ function Domains({ id }: { id: string }) {
         <p className="muted">The recipients of this send are kept no longer.</p>
       ) : (
         <Table
-          caption={`The ten largest domains of the first ${people(most)}`}
+          caption={`The ten largest domains${ofFirst(recipients, most)}`}
           rows={domains}
           keyOf={({ domain }) => domain}
           columns={[
@@ -198,9 +201,9 @@ const ACTIVITIES = {
   clicked: "Clicked",
   bounced: "Bounced",
   unsubscribed: "Unsubscribed",
-  complained: "Called it spam",
+  complained: "Marked as spam",
 };
-/** Segments have conditions on these; the others may not be mailed. */
+/** Segments have conditions on these alone. */
 const SEGMENTED: readonly string[] = ["opened", "not_opened", "clicked"];
 
 /** The recipients by outcome and activity, which stand in the URL. */
@@ -238,13 +241,13 @@ function Recipients({ kind, id }: { kind: Kind; id: string }) {
           { name: "Reason", cell: ({ reason }) => reason && reasonText(reason) },
           { name: "At", cell: (row) => <When at={row.updated_at} /> },
         ]}
-        empty={status || activity ? "No recipient is like this: choose another one." : "It has no recipients."}
+        empty={status || activity ? "No recipient matches: choose other filters." : "It has no recipients."}
       >
         <ChoiceFilter name="outcome" label="Outcome" any="All" choices={OUTCOMES} />
         <ChoiceFilter name="activity" label="Activity" any="All" choices={ACTIVITIES} />
         {link && (
           <button type="button" onClick={() => filter({ link: undefined })}>
-            Clicks on any link
+            Show clicks on all links
           </button>
         )}
       </AddressList>
