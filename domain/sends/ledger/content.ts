@@ -111,11 +111,11 @@ export async function composeMails(
   laneContent: LaneContent,
 ): Promise<(recipient: StagedRecipient) => FilledMessage> {
   const { subject, body, fromEmail, fromName, listNames, provider } = laneContent;
-  const { teamId, sendId, tracking } = lane;
+  const { teamId, sendId } = lane;
   const { RETURN_PATH_DOMAIN: domain } = env;
-  const isTracking = tracking !== "OFF";
-  const own = isTracking ? { tracking: { ownUrl: env.PUBLIC_URL } } : {};
-  const content: MessageContent = { subject, html: body, fromEmail, fromName, ...own };
+  const isTracking = lane.tracking !== "OFF";
+  const tracking = isTracking ? { ownUrl: env.PUBLIC_URL } : undefined;
+  const content: MessageContent = { subject, html: body, fromEmail, fromName, tracking };
   const urls = isTracking ? trackedUrls(vault, env.PUBLIC_URL, sendId, newPlaceholder()) : undefined;
   const message = composeMessage(content, await prepareInThread(teamId, content), urls);
   const messageIdDomain = domainOf(fromEmail);
