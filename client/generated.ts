@@ -58,7 +58,7 @@ export type AnalyticsOverview = {
     /** Clicks by programs, which `clicked` leaves out. */
     clicked_machine: number;
   };
-  /** Fractions of the totals, from 0 to 1; 0 where there is nothing else to divide by. */
+  /** Fractions of the totals, from 0 to 1. Without a divisor `opened` and `clicked` are null, the others 0. */
   rates: {
     /** `delivered` over `sent`. */
     delivered: number;
@@ -263,7 +263,7 @@ export type CampaignSendPreview = {
     suppressed: number;
     /** Those that get the mail: `total` less the two that are left out. */
     eligible: number;
-    /** Of `eligible`, those whose opens and clicks are counted, by what they have said until now. */
+    /** Of `eligible`, those whose opens and clicks are counted, by their answers until now. */
     tracked: number;
   };
   /** Email credits that the send uses; they are reserved at the confirmation. */
@@ -1102,7 +1102,7 @@ export type NewsletterSendPreview = {
     suppressed: number;
     /** Those that get the mail: `total` less the two that are left out. */
     eligible: number;
-    /** Of `eligible`, those whose opens and clicks are counted, by what they have said until now. */
+    /** Of `eligible`, those whose opens and clicks are counted, by their answers until now. */
     tracked: number;
   };
   /** Ids of the lists that are mailed. */
@@ -3099,7 +3099,7 @@ export class NewslettersResource {
   /**
    * List the links of a newsletter with their clicks.
    *
-   * Pages through the links of a newsletter that were clicked in mails with tracking. A link that leads to one page from several places of the mail is one record. The sums over all links are those of its mails: of `clicks` the `clicked`, and of the others the `clicked_unknown` and `clicked_machine` of its analytics.
+   * Pages through the links of a newsletter that were clicked in mails with tracking. Links of a mail with the same URL are one record. The sums of `clicks`, `clicks_unknown` and `clicks_machine` over all links are `clicked`, `clicked_unknown` and `clicked_machine` of its analytics.
    *
    * A click counts as in the analytics, some seconds after it. While people click, a link may move from one page to another.
    *
@@ -3384,7 +3384,7 @@ export class CampaignsResource {
   /**
    * List the links of a campaign with their clicks.
    *
-   * Pages through the links of a campaign that were clicked in mails with tracking. A link that leads to one page from several places of the mail is one record. The sums over all links are those of its mails: of `clicks` the `clicked`, and of the others the `clicked_unknown` and `clicked_machine` of its analytics.
+   * Pages through the links of a campaign that were clicked in mails with tracking. Links of a mail with the same URL are one record. The sums of `clicks`, `clicks_unknown` and `clicks_machine` over all links are `clicked`, `clicked_unknown` and `clicked_machine` of its analytics.
    *
    * A click counts as in the analytics, some seconds after it. While people click, a link may move from one page to another.
    *

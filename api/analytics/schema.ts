@@ -75,7 +75,7 @@ const rates = z
     opened: rate("`opened_unique` over `tracked`; null where no mail is tracked.", 0.5).nullable(),
     clicked: rate("`clicked_unique` over `tracked`; null where no mail is tracked.", 0.0938).nullable(),
   })
-  .describe("Fractions of the totals, from 0 to 1; 0 where there is nothing else to divide by.");
+  .describe("Fractions of the totals, from 0 to 1. Without a divisor `opened` and `clicked` are null, the others 0.");
 
 export const analyticsOverview = z
   .object({

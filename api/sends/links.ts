@@ -38,7 +38,7 @@ export function linksRoute({ type, noun }: { type: ResourceType; noun: Capitaliz
     operationId: `list${noun}Links`,
     summary: `List the links of a ${type} with their clicks`,
     description: paragraphs(
-      `Pages through the links of a ${type} that were clicked in mails with tracking. A link that leads to one page from several places of the mail is one record. The sums over all links are those of its mails: of \`clicks\` the \`clicked\`, and of the others the \`clicked_unknown\` and \`clicked_machine\` of its analytics.`,
+      `Pages through the links of a ${type} that were clicked in mails with tracking. Links of a mail with the same URL are one record. The sums of \`clicks\`, \`clicks_unknown\` and \`clicks_machine\` over all links are \`clicked\`, \`clicked_unknown\` and \`clicked_machine\` of its analytics.`,
       "A click counts as in the analytics, some seconds after it. While people click, a link may move from one page to another.",
     ),
   })

@@ -131,9 +131,7 @@ export const previewRecipients = <Ineligible extends string>(ineligible: Ineligi
       ...({ [ineligible]: count.describe(`Left out: ${reason}.`) } as Record<Ineligible, typeof count>),
       suppressed: count.describe("Left out: on the do-not-mail list."),
       eligible: recipients.describe("Those that get the mail: `total` less the two that are left out."),
-      tracked: count.describe(
-        "Of `eligible`, those whose opens and clicks are counted, by what they have said until now.",
-      ),
+      tracked: count.describe("Of `eligible`, those whose opens and clicks are counted, by their answers until now."),
     })
     .describe("The recipients, after permissions and suppressions.");
 

@@ -67,7 +67,7 @@ export const commands: Commands = {
     "set of whom opens and clicks are counted; a newsletter or a campaign may say otherwise",
     {
       tracking: argument(
-        "OFF, ALL (but those who denied it), or AGREED (those alone who agreed)",
+        "OFF, ALL (except people who denied it), or AGREED (only people who agreed)",
         oneOf(TRACKING_MODES),
       ),
       ...OF_TEAM,

@@ -38,7 +38,7 @@ const broadcast = {
     .array((value) => Number(value))
     .columnType("smallint[]")
     .default([]),
-  /** True: as the team's setting says, or of all where that is OFF. Null: as it says. */
+  /** True: by the team's setting, or ALL where that is OFF. Null: by the team's setting. */
   tracking: p.boolean().nullable(),
   statusReason: code().nullable(),
   sendId: code().nullable(),

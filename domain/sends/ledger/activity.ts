@@ -19,15 +19,15 @@ interface LedgerRows extends LedgerRange {
 /** SQL: a server took the mail of a row `r` of the ledger, as figures count it. */
 export const ACCEPTED = sql<SqlBool>`(r.state = 'SENT' or (r.state = 'UNKNOWN' and r.responded))`;
 
-/** SQL: a row `r` of the ledger is among facts of the range. */
+/** SQL: the range has a fact of the row `r` of the ledger that meets the condition. */
 function isIn(
   tenant: Tenant,
   { sendId, first, last }: LedgerRange,
   facts: RawBuilder<unknown>,
   condition: RawBuilder<unknown>,
 ): RawBuilder<SqlBool> {
-  // "is true" keeps Postgres from a join: the query is read once, whatever it knows of the tables. The range stands in it, so
-  // that it reads no whole send, and the tenant is the send's: by own columns it could read the facts of a whole team.
+  // "is true" keeps Postgres from planning a join: it reads the query once, whatever its statistics. The query names the range,
+  // so that it reads no whole send, and the tenant of the send: by tenant columns of the facts it could read those of a whole team.
   return sql`(r.seq in (
     select f.seq from sends s join ${facts} f on f.send_id = s.id
     where s.id = ${sendId} and ${ofTenant(tenant, "s")} and f.seq between ${first} and ${last} and ${condition})) is true`;
@@ -41,8 +41,8 @@ export const bouncedIn = (tenant: Tenant, range: LedgerRange) =>
   reportedIn(tenant, range, "bounce:hard", "bounce:soft");
 
 /**
- * SQL: of a row `r` of the ledger. The rows of an activity are those that the figure of its name counts, and `not_opened` the
- * delivered and tracked mails beside `opened`.
+ * SQL: the mail of a row `r` of the ledger is one that the figure of the activity counts; `not_opened`: it was delivered, is tracked
+ * and was not opened.
  * @param linkId of `clicked`, for this link alone
  */
 export function hasActivity(
