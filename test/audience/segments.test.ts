@@ -162,6 +162,9 @@ describe("Segments", () => {
     }
     const elsewhere = await create({ event: "clicked", resource: await makeNewsletter(), link });
     assert.equal((await count(elsewhere)).contacts, 0);
+    const other = { ...tenant, environment: "TEST" } as const;
+    await storePeople(em, other, [person({ email: "6@example.com" })]);
+    assert.equal((await count(await create({ event: "clicked", link }, other), other)).contacts, 0);
   });
 
   it("see the contacts, lists and mails of their own team and environment alone", async () => {
