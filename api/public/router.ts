@@ -78,7 +78,10 @@ function unsubscribePage(origin: MailOrigin, left: UnsubscribeScope | undefined)
 }
 
 /** The values of the buttons, as they are posted. */
-const CONSENT_BUTTONS: Readonly<Record<string, ConsentStatus>> = { allow: "GRANTED", deny: "DENIED" };
+const CONSENT_BUTTONS: ReadonlyMap<string | null, ConsentStatus> = new Map([
+  ["allow", "GRANTED"],
+  ["deny", "DENIED"],
+]);
 
 function consentPage(
   { teamName, question, tracked, answer }: MailConsent,
@@ -186,7 +189,7 @@ export function publicRouter({ orm, vault }: Pick<Deps, "orm" | "vault">): Route
   router.post("/t/:token", form, async (req: Request<{ token: string }>, res) => {
     localsOf(res).route = "/t/{token}";
     const mail = readMailToken(vault, "t", req.params.token);
-    const status = CONSENT_BUTTONS[buttonOf(req.body) ?? ""];
+    const status = CONSENT_BUTTONS.get(buttonOf(req.body));
     if (!mail || !status) return refuse(res, mail ? 400 : 404);
     await claimForTeam(mail.sendId, (em) => teamOfMail(em, mail), true);
     const answered = await patiently((em) => answerMailConsent(em, vault, mail, status));
