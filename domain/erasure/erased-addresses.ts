@@ -14,6 +14,10 @@ export const makePlaceholder = (): string => `erased-${randomBytes(10).toString(
 
 export const isPlaceholder = (email: string): boolean => PLACEHOLDER.test(email);
 
+/** SQL: the same of a column. */
+export const holdsPlaceholder = (email: string): RawBuilder<boolean> =>
+  sql<boolean>`${sql.ref(email)} like ${sql.lit(`erased-%@${ERASED_DOMAIN}`)}`;
+
 /** The HMAC of an address, in the spelling that addresses are compared by. It differs between tenants. */
 export const hashAddress = (vault: Vault, { teamId, environment }: Tenant, email: string): string =>
   vault.hash("erased-address", teamId, environment, email);

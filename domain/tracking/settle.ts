@@ -3,6 +3,7 @@ import type { EngagementKind } from "../../db/entities/engagement.ts";
 import type { EntityManager } from "../../db/orm.ts";
 import { executePrepared } from "../../db/statements.ts";
 import { transaction } from "../../db/transaction.ts";
+import { holdsPlaceholder } from "../erasure/erased-addresses.ts";
 import { ID_PREFIX } from "../ids.ts";
 import type { MailRef } from "../mail/links.ts";
 import { intoOutboxOfAll, notifyRelayAfterCommit } from "../webhooks/emit.ts";
@@ -144,6 +145,8 @@ async function writeHits(tx: EntityManager, hits: readonly SettledHit[]): Promis
         -- Also of a person who took their consent back after the mail left.
         where (select k.status from tracking_consents k
           where k.team_id = s.team_id and k.environment = s.environment and k.email = r.email) is distinct from 'DENIED'
+          -- What an erased person said was erased too: it may have been a denial.
+          and not ${holdsPlaceholder("r.email")}
       ), counted as (
         insert into engagements as e
           (send_id, seq, kind, team_id, environment, resource_id, email, count, first_at, last_at)

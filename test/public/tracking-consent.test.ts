@@ -8,6 +8,7 @@ import { setConsents } from "../../domain/audience/tracking-consents.ts";
 import { makePlaceholder } from "../../domain/erasure/erased-addresses.ts";
 import { type MailRef, trackingUrl, unsubscribeUrl } from "../../domain/mail/links.ts";
 import { recordHits } from "../../domain/tracking/record.ts";
+import { accept, makeLedger } from "../analytics/ledger.ts";
 import { api } from "../support/api.ts";
 import { makeTeam, type TestTeam } from "../support/factories.ts";
 import { makeCampaignSender, makeSender, preview, sendAndWait } from "../support/sending.ts";
@@ -110,6 +111,32 @@ describe("Consent to be tracked", () => {
         [1],
       );
     });
+  });
+
+  it("lets hits of a person who denied it, or was erased, leave no row and no sum", async () => {
+    const team = await makeTeam();
+    const ledger = await makeLedger(team, 3, { tracked: true });
+    const em = team.em.fork();
+    await accept(em, ledger, [1, 2, 3], "2026-03-01T10:00:00Z");
+    await say(team, "1@example.com", "DENIED");
+    const { sendId } = ledger;
+    await sql`update send_recipients set email = ${makePlaceholder()} where send_id = ${sendId} and seq = 2`.execute(
+      kysely(em),
+    );
+    const [at, url] = [Date.parse("2026-03-01T12:00:00Z"), "https://shop.example/"];
+    const hits = [1, 2, 3].flatMap((seq) => {
+      const click = { sendId, seq, kind: "clicked", at, url, rule: null, early: false, source: "s" } as const;
+      return [click, { ...click, rule: "head", source: "other" } as const];
+    });
+    await recordHits(em, hits);
+    await settleAll(em, sendId);
+    for (const table of ["engagements", "marked_hits", "link_clicks"]) {
+      const { rows } = await sql<{ seq: number }>`
+        select distinct seq from ${sql.table(table)} where send_id = ${sendId}`.execute(kysely(em));
+      assert.deepEqual(rows, [{ seq: 3 }], table);
+    }
+    const { data } = (await api(team.keys.live).get(`/newsletters/${ledger.newsletterId}/links`)).body;
+    assert.deepEqual([data.length, data[0].clicks, data[0].clickers, data[0].clicks_machine], [1, 1, 1, 1]);
   });
 
   describe("/t/{token}", () => {
