@@ -21,6 +21,7 @@ export interface ConsentAnswer {
 /**
  * Stores the answers of people, by their addresses, in the caller's transaction. A later answer replaces an earlier one. A grant
  * lifts a denial only from the person, from a member, or from a client that states its later time; an import lifts none.
+ * An API's answer without a time that repeats the last one leaves its time, way and words: they are the proof.
  * An erased address is left out.
  * @param given valid addresses; of several answers for one, in any spelling, the last counts
  * @returns the addresses whose answer was stored, as addresses are compared
@@ -41,7 +42,8 @@ export async function setConsents(
   const mayReplace =
     way === "IMPORT"
       ? sql`k.status = 'GRANTED' and excluded.status = 'DENIED'`
-      : sql`k.status = 'GRANTED' or excluded.status = 'DENIED' or excluded.email = any(${lifting}::text[])`;
+      : sql`excluded.email = any(${lifting}::text[]) or (k.status = 'GRANTED' and excluded.status = 'DENIED')
+          or (k.status = excluded.status and excluded.words <> coalesce(k.words, ''))`;
   const { rows } = await sql<{ email: string }>`
     insert into tracking_consents as k (team_id, environment, email, status, way, words, at)
     select ${tenant.teamId}, ${tenant.environment}, g.email, g.status, ${way}, g.words,

@@ -54,6 +54,20 @@ describe("Consents to be tracked", () => {
     assert.deepEqual(await state(), ["GRANTED by API"]);
   });
 
+  it("keep their proof where a client repeats them without a time", async () => {
+    for (const status of ["GRANTED", "DENIED"] as const) {
+      await say("PAGE", status, { words: "May we count?" });
+      for (const words of [undefined, "May we count?"]) {
+        assert.deepEqual([...(await say("API", status, { words }))], []);
+      }
+      assert.deepEqual(await found(), [{ email: EMAIL, status, way: "PAGE", words: "May we count?" }]);
+      await say("API", status, { words: "May we count clicks?" });
+      assert.deepEqual((await found())[0]?.words, "May we count clicks?");
+      await say("API", status, { at: new Date() });
+      assert.deepEqual((await found())[0]?.words, null);
+    }
+  });
+
   it("never lie in the future", async () => {
     await say("API", "GRANTED", { at: agoMs(-3_600_000) });
     await say("PAGE", "DENIED");
