@@ -3,6 +3,7 @@ import { globSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { parse } from "yaml";
 import { openMetrics } from "../../api/metrics.ts";
+import { publicRouter } from "../../api/public/router.ts";
 import { runCommand } from "../../app/program.ts";
 import { faultRules } from "../../stack/mail-faults.ts";
 import * as searchAttributes from "../../temporal/search-attributes.ts";
@@ -49,6 +50,15 @@ describe("docs/operations/", () => {
         else assert.equal(globSync(target, { cwd: ROOT }).length, 1, `${page}: ${path}`);
       }
     }
+  });
+
+  it("publishes the page of each link in a mail", () => {
+    const [row = ""] = /^\| publish \|.*$/m.exec(deploy) ?? [];
+    const pages = publicRouter({} as Parameters<typeof publicRouter>[0]).stack.flatMap(
+      ({ route }) => route?.path ?? [],
+    );
+    assert.ok(pages.length > 2);
+    for (const page of pages) assert.ok(row.includes(`\`${page.replace("/:token", "")}\``), page);
   });
 
   it("names commands that exist, with options that they take", async () => {
