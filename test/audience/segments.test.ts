@@ -235,6 +235,10 @@ describe("Segments", () => {
         { event: "opened", link: "lnk_x" },
         /^conditions\.link is taken with the event clicked, and without within_days/,
       ],
+      "a link that was not clicked": [
+        { not: { event: "clicked", link: "lnk_x" } },
+        /^conditions\.not\.link must be the id of a link that was clicked/,
+      ],
       "half a day": [{ event: "opened", within_days: 0.5 }, /^conditions\.within_days must be a whole number/],
       "a status of no contact": [
         { field: "email_status", op: "eq", value: "BROKEN" },

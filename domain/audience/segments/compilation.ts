@@ -33,6 +33,8 @@ export interface Compilation {
   lists: Place[];
   /** Newsletters and campaigns. */
   resources: Place[];
+  /** Links of them. */
+  links: Place[];
   among?: Among | undefined;
 }
 

@@ -37,8 +37,8 @@ function refuseUnknown(places: readonly Place[], known: readonly { id: string }[
 }
 
 /**
- * Lists must exist: under `not`, a deleted one would select every contact. Newsletters and campaigns are checked when a
- * segment is made, because one that has mailed is never deleted. @throws {ConditionProblem}
+ * Lists must exist: under `not`, a deleted one would select every contact. Newsletters, campaigns and their
+ * links are checked when a segment is made, because one that has mailed is never deleted. @throws {ConditionProblem}
  */
 async function compileConditions(
   em: EntityManager,
@@ -47,7 +47,7 @@ async function compileConditions(
   { among, only }: { among?: Among; only?: RawBuilder<unknown> | undefined } = {},
 ) {
   const declared = new Map((await readFields(em, tenant)).map(({ name, type }) => [name, type]));
-  const compilation: Compilation = { tenant, declared, sets: [], lists: [], resources: [], among };
+  const compilation: Compilation = { tenant, declared, sets: [], lists: [], resources: [], links: [], among };
   const query = contactsQuery(conditions, compilation, only);
   const { lists } = compilation;
   if (lists.length > 0) {
@@ -63,13 +63,23 @@ async function compileConditions(
   return { query, compilation };
 }
 
-async function refuseUnknownResources(em: EntityManager, tenant: Tenant, { resources }: Compilation): Promise<void> {
-  if (resources.length === 0) return;
-  const ids = resources.map(({ value }) => String(value));
-  const mailed = (table: "newsletters" | "campaigns") =>
-    kysely(em).selectFrom(table).select("id").where(ofTenant(tenant)).where("id", "in", ids);
-  const known = await mailed("newsletters").unionAll(mailed("campaigns")).execute();
-  refuseUnknown(resources, known, "must be the id of a newsletter or campaign of the team");
+async function refuseUnknownMails(em: EntityManager, tenant: Tenant, { resources, links }: Compilation): Promise<void> {
+  const find = (table: "newsletters" | "campaigns" | "tracked_links", places: readonly Place[]) =>
+    kysely(em)
+      .selectFrom(table)
+      .select("id")
+      .where(ofTenant(tenant))
+      .where(
+        "id",
+        "in",
+        places.map(({ value }) => String(value)),
+      );
+  if (resources.length > 0) {
+    const known = await find("newsletters", resources).unionAll(find("campaigns", resources)).execute();
+    refuseUnknown(resources, known, "must be the id of a newsletter or campaign of the team");
+  }
+  if (links.length === 0) return;
+  refuseUnknown(links, await find("tracked_links", links).execute(), "must be the id of a link that was clicked");
 }
 
 const refusal = (message: string, param?: string) => new ApiError("validation_failed", message, { param });
@@ -89,7 +99,7 @@ function refuseName(name: string): void {
 async function checkConditions(em: EntityManager, tenant: Tenant, conditions: unknown): Promise<RawBuilder<unknown>> {
   try {
     const { query, compilation } = await compileConditions(em, tenant, conditions);
-    await refuseUnknownResources(em, tenant, compilation);
+    await refuseUnknownMails(em, tenant, compilation);
     return query;
   } catch (error) {
     throw error instanceof ConditionProblem ? refusal(`${error.message}.`) : error;
@@ -211,7 +221,7 @@ export async function matchingPeople(
 ): Promise<RawBuilder<unknown>> {
   try {
     const { query, compilation } = await compileConditions(em, tenant, conditions, { among });
-    await refuseUnknownResources(em, tenant, compilation);
+    await refuseUnknownMails(em, tenant, compilation);
     return query;
   } catch (error) {
     if (!(error instanceof ConditionProblem)) throw error;

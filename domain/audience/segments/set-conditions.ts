@@ -62,6 +62,7 @@ export function eventCondition(place: Place, compilation: Compilation): RawBuild
     throw link.problem("is taken with the event clicked, and without within_days");
   }
   if (resource.value !== undefined) compilation.resources.push(resource);
+  if (link.value !== undefined) compilation.links.push(link);
   const named = resource.value === undefined ? compilation.among?.eventsOf : resource.text();
   const ofResource = (resourceId: RawBuilder<unknown>) =>
     named === undefined ? sql`` : sql`and ${resourceId} = ${named}`;
