@@ -145,6 +145,18 @@ describe("Segments", () => {
     const unopened = { all: [{ event: "received_tracked", resource }, { not: { event: "opened", resource } }] };
     assert.deepEqual((await count(await create(unopened))).sample.sort(), ["1@example.com", "7@example.com"]);
 
+    assert.deepEqual(
+      (await count(await create({ event: "bounced", resource, within_days: 1 }))).sample.sort(),
+      [2, 3, 8].map((n) => `${n}@example.com`),
+    );
+    await em.execute(
+      `insert into unsubscribes (id, team_id, environment, email, reason, source, campaign_id)
+       values (?, ?, ?, '6@example.com', 'unwanted', 'link', ?)`,
+      [newId("unsubscribe"), tenant.teamId, tenant.environment, resource],
+    );
+    const left = await create({ event: "unsubscribed", resource });
+    assert.deepEqual((await count(left)).sample, ["6@example.com"]);
+
     const clicks = [1, 6, 8].map((seq) => ({ seq, url: `https://shop.example/${seq % 2}` }));
     const hit = { sendId: ledger.sendId, kind: "clicked", at: Date.now() + 3_600_000, source: "reader" } as const;
     await recordHits(
@@ -164,7 +176,7 @@ describe("Segments", () => {
     assert.equal((await count(elsewhere)).contacts, 0);
     const other = { ...tenant, environment: "TEST" } as const;
     await storePeople(em, other, [person({ email: "6@example.com" })]);
-    assert.equal((await count(await create({ event: "clicked", link }, other), other)).contacts, 0);
+    await assert.rejects(create({ event: "clicked", link }, other), /must be the id of a link that was clicked/);
   });
 
   it("see the contacts, lists and mails of their own team and environment alone", async () => {
@@ -250,7 +262,7 @@ describe("Segments", () => {
       ],
       "an event that is not known": [
         { event: "sent" },
-        /^conditions\.event must be one of received, received_tracked, opened, clicked/,
+        /^conditions\.event must be one of received, received_tracked, opened, clicked, bounced, unsubscribed/,
       ],
       "conditions that are too deep": [
         nested(SEGMENT_LIMITS.depth + 1),

@@ -307,6 +307,8 @@ function EventPart({ value, onChange }: EditProps<Condition>) {
           received_tracked: "got, with opens counted,",
           opened: "opened",
           clicked: "clicked a link in",
+          bounced: "could not get",
+          unsubscribed: "unsubscribed by",
         }}
         onChange={(event) => onChange({ ...chosen(value, "link", ""), event })}
       />

@@ -204,7 +204,7 @@ const ACTIVITIES = {
   complained: "Marked as spam",
 };
 /** Segments have conditions on these alone. */
-const SEGMENTED: readonly string[] = ["opened", "not_opened", "clicked"];
+const SEGMENTED: readonly string[] = ["opened", "not_opened", "clicked", "bounced", "unsubscribed"];
 
 /** The recipients by outcome and activity, which stand in the URL. */
 function Recipients({ kind, id }: { kind: Kind; id: string }) {

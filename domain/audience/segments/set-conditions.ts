@@ -31,7 +31,7 @@ export function listCondition(place: Place, compilation: Compilation): RawBuilde
   return isIn(addresses, place, compilation);
 }
 
-const EVENTS = ["received", "received_tracked", ...ENGAGEMENT_KINDS] as const;
+const EVENTS = ["received", "received_tracked", ...ENGAGEMENT_KINDS, "bounced", "unsubscribed"] as const;
 
 /** Mails that bounced after their server had accepted them. */
 const bouncedMails = (tenant: Tenant, ofSends: RawBuilder<unknown>) => sql`
@@ -47,8 +47,8 @@ const receivedMails = (tenant: Tenant, ofSends: RawBuilder<unknown>, when: RawBu
   where coalesce(m.email, '') <> '' and coalesce(b.bounced, 0) <> 1`;
 
 /**
- * Compiles `{"event": "received|received_tracked|opened|clicked", "resource": id, "within_days": n}`: `resource` is a newsletter
- * or a campaign, `within_days` today and the `n` days before. `clicked` takes `link`, a link of a mail, in place of the days.
+ * Compiles `{"event": "opened", "resource": id, "within_days": n}` with one of `EVENTS`: `resource` is a newsletter or a campaign,
+ * `within_days` today and the `n` days before. `clicked` takes `link`, a link of a mail, in place of the days.
  * @throws {ConditionProblem}
  */
 export function eventCondition(place: Place, compilation: Compilation): RawBuilder<SqlBool> {
@@ -70,17 +70,30 @@ export function eventCondition(place: Place, compilation: Compilation): RawBuild
     within.value === undefined ? sql`` : sql`and ${at} >= ${startOfDay(tenant.teamId, -within.days(0))}`;
   // A newsletter is sent once, and mails an address once; a campaign may be a sequence.
   const distinct = named?.startsWith(`${ID_PREFIX.newsletter}_`) ? sql`` : sql`distinct`;
-  const ofTracked = event === "received_tracked" ? sql`and r.tracked` : sql``;
-  const addresses =
-    event === "received" || event === "received_tracked"
-      ? sql`select ${distinct} email from (
-          ${receivedMails(tenant, ofResource(sql`s.resource_id`), sql`${since(sql`r.updated_at`)} ${ofTracked}`)}) r`
-      : sql`select ${distinct} e.email from engagements e
-          where ${ofTenant(tenant, "e")} and e.kind = ${event} ${ofResource(sql`e.resource_id`)} ${since(sql`e.last_at`)}`;
+  const received = (condition = sql``) => sql`
+    select ${distinct} email from (
+      ${receivedMails(tenant, ofResource(sql`s.resource_id`), sql`${since(sql`r.updated_at`)} ${condition}`)}) r`;
+  const engaged = () => sql`
+    select ${distinct} e.email from engagements e
+    where ${ofTenant(tenant, "e")} and e.kind = ${event} ${ofResource(sql`e.resource_id`)} ${since(sql`e.last_at`)}`;
   const clickers = () => sql`
     select distinct r.email from tracked_links l join sends s on s.resource_id = l.resource_id and ${ofTenant(tenant, "s")}
     join link_clicks k on k.send_id = s.id and k.link_id = l.id
     join send_recipients r on r.send_id = k.send_id and r.seq = k.seq
     where ${ofTenant(tenant, "l")} and l.id = ${link.text()} ${ofResource(sql`l.resource_id`)}`;
-  return isIn(link.value === undefined ? addresses : clickers(), place, compilation);
+  const queries: Record<(typeof EVENTS)[number], () => RawBuilder<unknown>> = {
+    received: () => received(),
+    received_tracked: () => received(sql`and r.tracked`),
+    opened: engaged,
+    clicked: link.value === undefined ? engaged : clickers,
+    bounced: () => sql`
+      select distinct r.email from sends s join mail_reports p on p.send_id = s.id and ${ofTenant(tenant, "p")}
+      join send_recipients r on r.send_id = p.send_id and r.seq = p.seq
+      where ${ofTenant(tenant, "s")} and p.kind in ('bounce:hard', 'bounce:soft')
+        ${ofResource(sql`s.resource_id`)} ${since(sql`p.created_at`)}`,
+    unsubscribed: () => sql`
+      select distinct u.email from unsubscribes u
+      where ${ofTenant(tenant, "u")} ${ofResource(sql`u.campaign_id`)} ${since(sql`u.unsubscribed_at`)}`,
+  };
+  return isIn(queries[event](), place, compilation);
 }
