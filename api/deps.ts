@@ -14,6 +14,7 @@ import { type Networks, readNetworks } from "../domain/tracking/networks.ts";
 import { recordHits } from "../domain/tracking/record.ts";
 import { type CheckUrl, guardedUrl } from "../domain/webhooks/endpoints.ts";
 import { type FetchText, guardedFetch } from "../lib/fetch-text.ts";
+import { type FileStore, openImageStore } from "../lib/file-store.ts";
 import { allowedHostsWarning, openUrlGuard } from "../lib/url-guard.ts";
 import { MCP_PATH, resourceUrl } from "./base-path.ts";
 import { type ApiMetrics, openMetrics } from "./metrics.ts";
@@ -40,6 +41,8 @@ export interface Deps {
   /** Of scanners and proxies that open mails and follow links. */
   networks: Networks;
   hits: HitBuffer;
+  /** Undefined where the settings name no store. */
+  images: FileStore | undefined;
   metrics: Registry;
   unreadableEvents: ApiMetrics["unreadableEvents"];
   requestEnded: ApiMetrics["requestEnded"];
@@ -94,6 +97,7 @@ export async function openDeps(env: Env): Promise<Deps> {
       progress,
       log,
     }),
+    images: openImageStore(env),
     metrics: registry,
     ...metrics,
     verifyToken: openTokenVerifier(tokenRulesOf(env)),

@@ -27,6 +27,8 @@ const baseUrl = url("http:", "https:").refine((value) => !/[?#]/.test(value), {
   message: "must have no query and no fragment: paths are added to its end",
 });
 
+const word = z.string().regex(/^[\x21-\x7e]+$/, "must be printable ASCII characters without spaces");
+
 const DOMAIN_NAME = /^(?=.{1,253}$)[a-z0-9-]{1,63}(\.[a-z0-9-]{1,63})+$/;
 const domainName = z.string().regex(DOMAIN_NAME, "must be a domain name in lower case, in its ASCII form");
 
@@ -283,6 +285,20 @@ export const settings = z.object({
   MAX_NEWSLETTERS: integer(1, 1_000_000).default(10_000),
   /** Campaigns that a team may have in an environment. */
   MAX_CAMPAIGNS: integer(1, 1_000_000).default(10_000),
+  /** Images that a team may have in an environment. */
+  MAX_IMAGES: integer(1, 1_000_000).default(10_000),
+  /** Megabytes of these images. */
+  MAX_IMAGE_MEGABYTES: integer(5, 1_000_000).default(1_000),
+  /** Folder for the images of mails: one and the same for each API and maintenance process. Without it and a bucket none is taken. */
+  IMAGES_DIRECTORY: z.string().refine(isAbsolute, "must be an absolute path").optional(),
+  /** Bucket for them instead, of an S3-compatible store: https://s3.eu-central-1.amazonaws.com/my-bucket; with the next three. */
+  IMAGES_S3_URL: baseUrl.transform((text) => text.replace(/\/$/, "")).optional(),
+  /** Region of the bucket. */
+  IMAGES_S3_REGION: word.optional(),
+  /** Id of an access key that may put, get and delete objects of the bucket, and list it. */
+  IMAGES_S3_KEY_ID: word.optional(),
+  /** Its secret. */
+  IMAGES_S3_SECRET_KEY: word.optional(),
   /** API keys that work, of a team in an environment. */
   MAX_API_KEYS: integer(1, 1_000_000).default(100),
   /** Confirmation mails that a team may cause to one address in seven days, UTC. */
@@ -313,18 +329,24 @@ export const settings = z.object({
 
 /**
  * Settings that work together only. With half a version a worker would run unversioned, although its operator asked for a
- * version; with half an issuer the API would refuse its tokens; with a key alone the intake would offer no STARTTLS.
+ * version; with half an issuer the API would refuse its tokens; with a key alone the intake would offer no STARTTLS; with a part
+ * of a bucket no image could be stored.
  */
-const PAIRS = [
+const TOGETHER = [
   ["WORKER_DEPLOYMENT_NAME", "WORKER_BUILD_ID"],
   ["OAUTH_ISSUER", "OAUTH_JWKS_URL"],
   ["INTAKE_TLS_KEY_FILE", "INTAKE_TLS_CERTIFICATE_FILE"],
+  ["IMAGES_S3_URL", "IMAGES_S3_REGION", "IMAGES_S3_KEY_ID", "IMAGES_S3_SECRET_KEY"],
 ] as const;
 
 const consistent = settings.superRefine((given, context) => {
-  for (const pair of PAIRS) {
-    const missing = pair.filter((name) => given[name] === undefined);
-    if (missing.length === 1) context.addIssue({ code: "custom", path: [...missing], message: "is missing" });
+  for (const names of TOGETHER) {
+    const missing = names.filter((name) => given[name] === undefined);
+    if (missing.length === names.length) continue;
+    for (const name of missing) context.addIssue({ code: "custom", path: [name], message: "is missing" });
+  }
+  if (given.IMAGES_DIRECTORY !== undefined && given.IMAGES_S3_URL !== undefined) {
+    context.addIssue({ code: "custom", path: ["IMAGES_DIRECTORY"], message: "must be empty beside IMAGES_S3_URL" });
   }
   // Any client could write X-Forwarded-For: it is read on the connections of load balancers alone.
   if (given.PROXY_HOPS > 0 && given.PROXY_ADDRESSES.length === 0) {

@@ -27,6 +27,7 @@ export const ID_PREFIX = {
   dkimKey: "dkim",
   signInLink: "link",
   import: "imp",
+  image: "img",
 } as const;
 
 export type IdKind = keyof typeof ID_PREFIX;

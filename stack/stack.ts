@@ -142,6 +142,7 @@ export class Stack {
       PUBLIC_URL: origin,
       WEBHOOK_ALLOWED_HOSTS: receiver,
       SMTP_ALLOWED_HOSTS: LOOPBACK_SMTP,
+      ...(source["IMAGES_S3_URL"] === undefined && { IMAGES_DIRECTORY: `${dataDir}/images` }),
       ...(infra.temporalUi ? withoutCluster(source) : source),
       DATABASE_URL: infra.databaseUrl,
       // No child migrates.

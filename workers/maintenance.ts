@@ -14,7 +14,9 @@ import type { EntityManager } from "../db/orm.ts";
 import { STATEMENT_SECONDS } from "../db/pool.ts";
 import { foldChanges } from "../domain/analytics/fold.ts";
 import { refreshDueStatuses } from "../domain/audience/email-status.ts";
+import { deleteUnusedFiles } from "../domain/images/images.ts";
 import { settleHits } from "../domain/tracking/settle.ts";
+import { openImageStore } from "../lib/file-store.ts";
 import { ACCOUNT_CHECKS_ID, RECONCILER_ID, RETENTION_ID, TASK_QUEUES } from "../temporal/ids.ts";
 import { pause } from "./pause.ts";
 
@@ -30,6 +32,8 @@ const EMAIL_STATUSES = 1_000;
 const ANALYTICS_CHANGES = 10_000;
 /** Opens and clicks that one transaction settles. */
 const HITS = 5_000;
+/** Files of deleted images that are deleted in one pass. */
+const IMAGE_FILES = 20;
 
 /** Works batch after batch, while they are full. */
 async function drain(
@@ -73,9 +77,10 @@ export async function ensureSchedule({ schedule }: Client, scheduleId: keyof typ
 
 /**
  * The maintenance pool: sends opt-in mails, notices and the mails of members when they fall due, sets the status of contacts that bounced,
- * settles opens and clicks, adds up analytics, and keeps the schedules of the reconciler, of account checks and of retention. Any number of these workers may run.
+ * settles opens and clicks, adds up analytics, deletes files of deleted images, and keeps the schedules of the reconciler, of account checks and of retention. Any number of these workers may run.
  */
 export function startMaintenance(deps: ActivityDeps): { connected(client: Client): void; close(): Promise<void> } {
+  const images = openImageStore(deps.env);
   const loops = [
     repeat(deps, "confirmations", LOOK_EVERY_MS, () => sendDueConfirmations(deps)),
     repeat(deps, "email statuses", LOOK_EVERY_MS, () => drain(deps, refreshDueStatuses, EMAIL_STATUSES)),
@@ -84,6 +89,9 @@ export function startMaintenance(deps: ActivityDeps): { connected(client: Client
     repeat(deps, "notices", LOOK_EVERY_MS, () => sendDueNotices(deps)),
     repeat(deps, "sign-in links", LOOK_EVERY_MS, () => sendDueSignInLinks(deps)),
     repeat(deps, "invites", LOOK_EVERY_MS, () => sendDueInvites(deps)),
+    repeat(deps, "files of images", LOOK_EVERY_MS, async () => {
+      if (images) await drain(deps, (em, limit) => deleteUnusedFiles(em, images, limit), IMAGE_FILES);
+    }),
   ];
   return {
     connected: (client) => {

@@ -12,6 +12,7 @@ import {
   openSession,
   readSession,
   requestLink,
+  type SessionRequest,
 } from "../../domain/access/sessions.ts";
 import { lookupAddress } from "../../domain/address.ts";
 import { ApiError } from "../../domain/errors.ts";
@@ -25,6 +26,7 @@ import { thrownBy, toApiError } from "../rest/failures.ts";
 import { localsOf, MAX_BODY_BYTES, mayBeLarge, readBody } from "../rest/http.ts";
 import { parseItem } from "../rest/input.ts";
 import { readCookie, setCookie } from "./cookies.ts";
+import { imageUpload } from "./images/upload.ts";
 import { consolePages } from "./pages.ts";
 import { mailPreview } from "./preview.ts";
 import { consoleRouter } from "./router.ts";
@@ -80,6 +82,16 @@ export function consoleHandler(deps: Deps): Router {
       if (mayBeLarge(req)) throw new ApiError("payload_too_large");
       return beforeDeadline(DEADLINE_MS.read, () => handle(req, res));
     };
+
+  /** @throws {ApiError} `validation_failed` */
+  const sessionOf = (req: Request): SessionRequest => {
+    const environment = ENVIRONMENTS.find((name) => name === (req.headers["mailkeel-environment"] ?? "LIVE"));
+    if (!environment) {
+      throw new ApiError("validation_failed", `Mailkeel-Environment is ${ENVIRONMENTS.join(" or ")}.`);
+    }
+    const teamId = String(req.headers["mailkeel-team"] ?? "");
+    return { token: readCookie(req, "session", isSecure), teamId, environment };
+  };
 
   router.post(
     "/sign-in",
@@ -143,9 +155,6 @@ export function consoleHandler(deps: Deps): Router {
       allowBatching: false,
       maxBodySize: MAX_BODY_BYTES,
       createContext: ({ req, res }): Call => {
-        const environment = ENVIRONMENTS.find((name) => name === (req.headers["mailkeel-environment"] ?? "LIVE"));
-        const teamId = String(req.headers["mailkeel-team"] ?? "");
-        const token = readCookie(req, "session", isSecure);
         return {
           deps,
           locals: localsOf(res),
@@ -156,10 +165,7 @@ export function consoleHandler(deps: Deps): Router {
           readDryRun: () => req.headersDistinct["mailkeel-dry-run"]?.[0],
           authenticate: (scope, onCallerKnown) => {
             const origin = { limits, clientAddress: localsOf(res).clientAddress, onCallerKnown };
-            if (!environment) {
-              throw new ApiError("validation_failed", `Mailkeel-Environment is ${ENVIRONMENTS.join(" or ")}.`);
-            }
-            return authenticateSession(orm.em, vault, { token, teamId, environment }, origin, scope);
+            return authenticateSession(orm.em, vault, sessionOf(req), origin, scope);
           },
         };
       },
@@ -177,6 +183,7 @@ export function consoleHandler(deps: Deps): Router {
       },
     }),
   );
+  router.post("/images", imageUpload(deps, sessionOf));
   router.use("/preview", mailPreview(deps));
   router.use(consolePages());
   return router;

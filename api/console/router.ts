@@ -4,6 +4,7 @@ import { appRouter } from "../router.ts";
 import { accountsRouter } from "./accounts/routes.ts";
 import { audienceRouter } from "./audience/routes.ts";
 import { contentRouter } from "./content/routes.ts";
+import { imagesRouter } from "./images/routes.ts";
 import { importsRouter } from "./imports/routes.ts";
 import { overviewRouter } from "./overview/routes.ts";
 import { sequencesRouter } from "./sequences/routes.ts";
@@ -12,6 +13,7 @@ import { teamRouter } from "./team/routes.ts";
 const app = router({
   content: contentRouter,
   audience: audienceRouter,
+  images: imagesRouter,
   imports: importsRouter,
   sequences: sequencesRouter,
   accounts: accountsRouter,

@@ -1,3 +1,4 @@
+import { pipeline } from "node:stream/promises";
 import express, { type ErrorRequestHandler, type Request, type Response, Router } from "express";
 import type { ConsentStatus } from "../../db/entities/audience.ts";
 import type { EntityManager } from "../../db/orm.ts";
@@ -19,13 +20,30 @@ import {
   unsubscribe,
 } from "../../domain/audience/unsubscribes.ts";
 import { UNAVAILABLE_RETRY_SECONDS } from "../../domain/errors.ts";
+import { readImageName } from "../../domain/images/links.ts";
 import { readConfirmationToken, readMailToken } from "../../domain/mail/links.ts";
+import { awaitHashKey } from "../../domain/secrets/admission.ts";
 import type { Deps } from "../deps.ts";
+import { beforeDeadline } from "../rest/deadline.ts";
 import { toApiError } from "../rest/failures.ts";
 import { localsOf } from "../rest/http.ts";
+import { Turns } from "../rest/turns.ts";
 import { GONE, PAGE_HEADERS, type Page, renderPage, SPENT } from "./page.ts";
 
 const MAX_FORM_BYTES = "16kb";
+
+/** Answers with an image that one client may be reading at once: further requests wait. */
+const IMAGES_OF_A_CLIENT = new Turns(64);
+/** How long the store may take until it has found an image, and how long a reader may take to read it. */
+const STORE_MS = 5_000;
+const IMAGE_MS = 120_000;
+/** The content of a name never changes, and mail is read on pages of other sites. No browser runs anything of it. */
+const IMAGE_HEADERS = {
+  "Cache-Control": "public, max-age=31536000, immutable",
+  "Content-Security-Policy": "default-src 'none'; sandbox",
+  "Cross-Origin-Resource-Policy": "cross-origin",
+  "X-Robots-Tag": "noindex, nofollow",
+};
 
 /** Whether a mail program unsubscribes for its reader (RFC 8058): the body says so in either form encoding. */
 function isOneClick(body: unknown): boolean {
@@ -127,7 +145,7 @@ function show(res: Response, page: Page, status = 200): void {
  * Serves the pages behind the links in mails. Opening a page changes nothing, because scanners and previews open links
  * too; the POST of its button does. No page tracks its reader, and no URL or page shows an address.
  */
-export function publicRouter({ orm, vault }: Pick<Deps, "orm" | "vault">): Router {
+export function publicRouter({ orm, vault, images }: Pick<Deps, "orm" | "vault" | "images">): Router {
   const router = Router({ caseSensitive: true });
   const refuse = (res: Response, status = 404): void => show(res, GONE, status);
   /**
@@ -223,6 +241,33 @@ export function publicRouter({ orm, vault }: Pick<Deps, "orm" | "vault">): Route
     show(res, confirmedPage(confirmed));
   });
 
+  router.get("/i/:name", async (req: Request<{ name: string }>, res) => {
+    const locals = localsOf(res);
+    locals.route = "/i/{image}";
+    await awaitHashKey(orm.em, vault);
+    const image = readImageName(vault, req.params.name);
+    if (!image || !images) return refuse(res);
+    const head = { ...IMAGE_HEADERS, ETag: `"${image.id}"` };
+    if (req.headers["if-none-match"]?.includes(head.ETag)) return void res.status(304).set(head).end();
+    await IMAGES_OF_A_CLIENT.take(locals.clientAddress ?? locals.requestId, res);
+    const stop = new AbortController();
+    const timer = setTimeout(() => stop.abort(), IMAGE_MS);
+    try {
+      const found = await beforeDeadline(STORE_MS, () => images.get(image.file, stop.signal));
+      if (!found) return refuse(res);
+      res.set({ ...head, "Content-Type": image.type, "Content-Length": `${found.bytes}` });
+      if (req.method !== "HEAD") return await pipeline(found.content, res);
+      found.content.destroy();
+      res.end();
+    } catch (error) {
+      stop.abort();
+      // The reader has gone or was too slow, or the store has failed in the middle: the answer is cut off.
+      if (!res.headersSent) throw error;
+    } finally {
+      clearTimeout(timer);
+    }
+  });
+
   const answerRefusal: ErrorRequestHandler = async (error, _req, res, next) => {
     if (toApiError(error).code === "service_unavailable") {
       res.set("Retry-After", String(UNAVAILABLE_RETRY_SECONDS));
@@ -233,6 +278,6 @@ export function publicRouter({ orm, vault }: Pick<Deps, "orm" | "vault">): Route
     if (status >= 500) return next(error);
     return refuse(res, status);
   };
-  router.use(["/u", "/t", "/c"], answerRefusal);
+  router.use(["/u", "/t", "/c", "/i"], answerRefusal);
   return router;
 }

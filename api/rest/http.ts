@@ -4,12 +4,13 @@ import { gunzip, gzip, inflate } from "node:zlib";
 import type { Request, RequestHandler, Response } from "express";
 import getRawBody from "raw-body";
 import { ApiError } from "../../domain/errors.ts";
+import { MAX_IMAGE_BYTES } from "../../domain/images/clean.ts";
 import type { Locals } from "../context.ts";
 import { SECURITY_HEADERS } from "../security-headers.ts";
 import { ANSWER_HEADERS, type HttpAnswer } from "./envelope.ts";
 import { shortened } from "./messages.ts";
 
-/** The largest body, as it is sent and after it is inflated, in bytes. */
+/** The largest body but that of an image, as it is sent and after it is inflated, in bytes. */
 export const MAX_BODY_BYTES = 2 * 1024 * 1024;
 /** How long the rest of a request is discarded after an answer that did not wait for it. */
 const LINGER_MS = 2_000;
@@ -128,17 +129,23 @@ export function readQuery(url: string, takesDryRun: boolean): Query {
 }
 
 /** Slow enough for 2 MiB over a mobile network; within the server's limit for a whole request. */
-export const UPLOAD_LIMITS = { stalledMs: 10_000, totalMs: 50_000 };
+export const UPLOAD_LIMITS = { stalledMs: 10_000, totalMs: 50_000, mostBytes: MAX_BODY_BYTES };
 
-const tooLarge = () => new ApiError("payload_too_large", `The body may be ${MAX_BODY_BYTES} bytes at most.`);
+const tooLarge = (mostBytes = MAX_BODY_BYTES) =>
+  new ApiError("payload_too_large", `The body may be ${mostBytes} bytes at most.`);
 
-/** Whether a request declares a body that is larger than any route accepts. */
-export const declaresTooMuch = ({ headers }: IncomingMessage): boolean =>
-  Number(headers["content-length"] ?? 0) > MAX_BODY_BYTES;
+/** Where an image is uploaded, the one body that may be longer than any other. */
+const IMAGES_PATH = /^\/console\/images(\?|$)/;
+const mostBytesOf = ({ url = "" }: IncomingMessage): number =>
+  IMAGES_PATH.test(url) ? MAX_IMAGE_BYTES : MAX_BODY_BYTES;
+
+/** Whether a request declares a body that is larger than its route accepts. */
+export const declaresTooMuch = (req: IncomingMessage): boolean =>
+  Number(req.headers["content-length"] ?? 0) > mostBytesOf(req);
 
 /** Refuses a body by its declared length, before anything else is done for the request. */
 export const refuseLargeBodies: RequestHandler = (req, _res, next) =>
-  next(declaresTooMuch(req) ? tooLarge() : undefined);
+  next(declaresTooMuch(req) ? tooLarge(mostBytesOf(req)) : undefined);
 
 /** Refuses a request without one valid Host (RFC 9112, 3.2), which a proxy may have routed by another; HTTP/1.0 needs none. */
 export const refuseHosts: RequestHandler = ({ headersDistinct, httpVersion }, _res, next) => {
@@ -181,10 +188,8 @@ const encodingOf = (headers: IncomingHttpHeaders): string =>
  * Reads a body as it was sent.
  * @throws {ApiError} `payload_too_large` as soon as it is, `request_timeout`, `invalid_json` when it ends early
  */
-export async function receiveBody(
-  req: IncomingMessage,
-  { stalledMs, totalMs }: typeof UPLOAD_LIMITS = UPLOAD_LIMITS,
-): Promise<Buffer> {
+export async function receiveBody(req: IncomingMessage, limits: Partial<typeof UPLOAD_LIMITS> = {}): Promise<Buffer> {
+  const { stalledMs, totalMs, mostBytes } = { ...UPLOAD_LIMITS, ...limits };
   let stalled: NodeJS.Timeout | undefined;
   let late: NodeJS.Timeout | undefined;
   const timeout = new Promise<never>((_resolve, reject) => {
@@ -194,12 +199,12 @@ export async function receiveBody(
   });
   const postpone = () => void stalled?.refresh();
   try {
-    const body = getRawBody(req, { length: req.headers["content-length"] ?? null, limit: MAX_BODY_BYTES });
+    const body = getRawBody(req, { length: req.headers["content-length"] ?? null, limit: mostBytes });
     req.on("data", postpone);
     return await Promise.race([body, timeout]);
   } catch (error) {
     if (!(error instanceof Error && "type" in error)) throw error;
-    if (error.type === "entity.too.large") throw tooLarge();
+    if (error.type === "entity.too.large") throw tooLarge(mostBytes);
     throw new ApiError("invalid_json", "The body is shorter than its Content-Length.", { cause: error });
   } finally {
     req.off("data", postpone);

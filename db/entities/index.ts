@@ -4,6 +4,7 @@ export * from "./audience.ts";
 export * from "./contact.ts";
 export * from "./engagement.ts";
 export * from "./idempotency.ts";
+export * from "./image.ts";
 export * from "./import.ts";
 export * from "./request.ts";
 export * from "./secret.ts";

@@ -47,6 +47,11 @@ create index "engagements_team_id_environment_kind_last_at_index" on "engagement
 create table "erased_addresses" ("team_id" text not null, "environment" text not null, "address_hash" text not null, "placeholder" text null, "erased_at" timestamptz(3) not null default now(), primary key ("team_id", "environment", "address_hash"));
 create table "idempotency_records" ("team_id" text not null, "environment" text not null, "key_hash" text not null, "fingerprint" text null, "attempt" int not null, "locked_at" timestamptz(3) not null, "request_id" text null, "status" int null, "payload" text null, "payload_kind" text null, "expires_at" timestamptz(3) not null, primary key ("team_id", "environment", "key_hash"));
 create index "idempotency_records_expires_at_index" on "idempotency_records" ("expires_at");
+create table "images" ("id" text not null, "team_id" text not null, "environment" text not null, "sha256" text not null, "file" text not null, "name" text not null, "bytes" int not null, "width" int not null, "height" int not null, "created_at" timestamptz(3) not null default now(), primary key ("id"));
+create index "images_team_id_environment_id_index" on "images" ("team_id", "environment", "id");
+alter table "images" add constraint "images_team_id_environment_sha256_unique" unique ("team_id", "environment", "sha256");
+create table "unused_image_files" ("file" text not null, "attempts" int not null default 0, "due_at" timestamptz(3) not null default now(), primary key ("file"));
+create index "unused_image_files_due_at_index" on "unused_image_files" ("due_at");
 create table "imports" ("id" text not null, "team_id" text not null, "environment" text not null, "member_id" text not null, "name" text not null, "size" int not null, "state" text not null, "options" jsonb null, "progress" int not null default 0, "outcome" jsonb null, "expires_at" timestamptz(3) not null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));
 create index "imports_team_id_environment_id_index" on "imports" ("team_id", "environment", "id");
 create index "imports_expires_at_index" on "imports" ("expires_at");
@@ -163,6 +168,14 @@ create trigger "credit_balances_touch" before update on "credit_balances" for ea
 create trigger "webhook_endpoints_touch" before update on "webhook_endpoints" for each row execute function touch_edited();
 create trigger "imports_touch" before update on "imports" for each row execute function touch_updated_at();
 
+-- However an image is deleted, with its team too, its file follows.
+create function note_unused_image_file() returns trigger language plpgsql as $$
+  begin
+    insert into unused_image_files (file) values (old.file) on conflict do nothing;
+    return null;
+  end $$;
+create trigger "images_deleted" after delete on "images" for each row execute function note_unused_image_file();
+
 alter table "members" add constraint "members_team_id_fk" foreign key ("team_id") references "teams" ("id") on delete cascade;
 alter table "api_keys" add constraint "api_keys_team_id_fk" foreign key ("team_id") references "teams" ("id") on delete cascade;
 alter table "api_keys" add constraint "api_keys_member_id_fk" foreign key ("member_id") references "members" ("id") on delete cascade;
@@ -181,6 +194,7 @@ alter table "subscriptions" add constraint "subscriptions_subscriber_id_fk" fore
 alter table "dkim_keys" add constraint "dkim_keys_team_id_fk" foreign key ("team_id") references "teams" ("id") on delete cascade;
 alter table "email_accounts" add constraint "email_accounts_team_id_fk" foreign key ("team_id") references "teams" ("id") on delete cascade;
 alter table "newsletters" add constraint "newsletters_team_id_fk" foreign key ("team_id") references "teams" ("id") on delete cascade;
+alter table "images" add constraint "images_team_id_fk" foreign key ("team_id") references "teams" ("id") on delete cascade;
 alter table "imports" add constraint "imports_team_id_fk" foreign key ("team_id") references "teams" ("id") on delete cascade;
 alter table "import_parts" add constraint "import_parts_import_id_fk" foreign key ("import_id") references "imports" ("id") on delete cascade;
 alter table "report_sources" add constraint "report_sources_team_id_fk" foreign key ("team_id") references "teams" ("id") on delete cascade;

@@ -12,6 +12,7 @@ export type HashPurpose =
   | "webhook-listener"
   | "report-source"
   | "erased-address"
+  | "image"
   | "session";
 
 type Part = string | number;

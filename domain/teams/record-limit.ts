@@ -17,6 +17,13 @@ export interface LimitedRecords {
   remedy?: string;
 }
 
+/** Lets one transaction of a tenant at a time count its records and add to them; the others wait for its end. */
+export async function lockRecords(em: EntityManager, { teamId, environment }: Tenant, table: string): Promise<void> {
+  if (!em.isInTransaction()) throw new Error("a place is held until a transaction ends, and there is none");
+  const lock = `${table}/${teamId}/${environment}`;
+  await sql`select pg_advisory_xact_lock(hashtextextended(${lock}, 0))`.execute(kysely(em));
+}
+
 /**
  * Until the caller's transaction ends: of several that race for the last place one wins. @throws {ApiError}
  * `resource_limit_reached`
@@ -27,14 +34,11 @@ export async function holdPlace(
   { table, name, condition = sql<boolean>`true`, remedy = "delete one first" }: LimitedRecords,
   limit: number,
 ): Promise<void> {
-  if (!em.isInTransaction()) throw new Error("a place is held until a transaction ends, and there is none");
-  const db = kysely(em);
-  const lock = `${table}/${tenant.teamId}/${tenant.environment}`;
-  await sql`select pg_advisory_xact_lock(hashtextextended(${lock}, 0))`.execute(db);
+  await lockRecords(em, tenant, table);
   // Counts no further than the limit, which may have been lowered since.
   const { rows } = await sql<{ count: number }>`
     select count(*)::int as count from (
-      select from ${sql.table(table)} where ${ofTenant(tenant)} and ${condition} limit ${limit}) r`.execute(db);
+      select from ${sql.table(table)} where ${ofTenant(tenant)} and ${condition} limit ${limit}) r`.execute(kysely(em));
   const count = rows[0]?.count ?? 0;
   if (count < limit) return;
   throw new ApiError("resource_limit_reached", `The team has ${limit} ${name}, as many as it may; ${remedy}.`);

@@ -6,6 +6,8 @@ import { newId } from "../../domain/ids.ts";
 import { makeEstate } from "../every-endpoint/endpoints.ts";
 import { type Cookies, consoleClient, consoleFetch, signIn } from "../support/console.ts";
 import { makeMember, unique } from "../support/factories.ts";
+import { uploadImage } from "../support/images.ts";
+import { SAMPLES as IMAGES } from "../support/pictures.ts";
 import { addSegment } from "../support/sending.ts";
 
 /*
@@ -15,7 +17,7 @@ import { addSegment } from "../support/sending.ts";
 
 const KINDS = [
   ...(["list", "segment", "newsletter", "campaign", "account", "member", "apiKey"] as const),
-  ...(["import", "dkimKey", "reportSource", "webhook", "delivery"] as const),
+  ...(["image", "import", "dkimKey", "reportSource", "webhook", "delivery"] as const),
 ];
 /** Ids of the records that one team has; a sequence is a campaign. */
 type Ids = Record<(typeof KINDS)[number] | "sequence", string>;
@@ -43,6 +45,7 @@ async function makeIds() {
     account: value("accountId"),
     member: (await makeMember(em, team.id, "EDITOR")).id,
     apiKey: liveKey.record.id,
+    image: await uploadImage(cookies, team.id, IMAGES.png).then(({ id }) => id),
     import: (await app.imports.begin.mutate({ body: { name: "people.csv", size: 10 } })).data.id,
     sequence: (await app.sequences.create.mutate({ body: sequence })).data.id,
     dkimKey: (await app.accounts.domains.addKey.mutate({ body: { domain, is_first: true } })).data.id,
@@ -84,6 +87,7 @@ const SAMPLES: Record<string, Sample> = {
   "audience.segment": ofSegment,
   "audience.updateSegment": withBody(ofSegment, { name: "Changed", conditions: EVERYONE }),
   "audience.deleteSegment": ofSegment,
+  "images.remove": (ids) => ({ params: { imageId: ids.image }, body: {} }),
   "imports.retrieve": ofImport,
   "imports.part": withBody(ofImport, { n: 0, base64: "YQ==" }),
   "imports.columns": (ids) => ({ params: { importId: ids.import }, query: { kind: "contacts" } }),
@@ -134,6 +138,7 @@ const LISTS: Record<string, object> = {
   "content.page": { query: { type: "newsletter" } },
   "audience.history": { query: { email: "ada@example.com" } },
   "audience.fieldUse": { query: { name: "city" } },
+  "images.list": { query: {} },
   "sequences.page": { query: {} },
   "team.keys": { query: { state: "working" } },
 };

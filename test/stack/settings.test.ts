@@ -55,6 +55,8 @@ const BAD = {
   ...{ MAIL_PORT: "1080 ", WEBHOOK_RECEIVER_PORT: "http" },
   ...{ HEARTBEAT_TIMEOUT_MS: "soon", OTEL_EXPORTER_OTLP_ENDPOINT: "localhost:4318", OTEL_TRACES_SAMPLER_ARG: "1.5" },
   OTEL_SDK_DISABLED: "yes",
+  ...{ MAX_IMAGES: "0", MAX_IMAGE_MEGABYTES: "1", IMAGES_DIRECTORY: "images", IMAGES_S3_URL: "s3.example.com" },
+  ...{ IMAGES_S3_REGION: "eu west", IMAGES_S3_KEY_ID: "a key", IMAGES_S3_SECRET_KEY: "a secret" },
 } satisfies Record<Exclude<keyof Env | keyof StackSettings, FoundLater>, string>;
 
 /** Values that only their use would find wrong: mails would get links that lead nowhere, or would be tried for ever. */

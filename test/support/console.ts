@@ -31,7 +31,9 @@ export async function consoleFetch(
       ...(body !== undefined && { "content-type": "application/json" }),
       ...headers,
     },
-    ...(body !== undefined && { body: typeof body === "string" ? body : JSON.stringify(body) }),
+    ...(body !== undefined && {
+      body: typeof body === "string" || Buffer.isBuffer(body) ? body : JSON.stringify(body),
+    }),
     redirect: "manual",
   });
   for (const set of response.headers.getSetCookie()) {

@@ -28,6 +28,7 @@ function givenStack(file: string): TestStack {
     SIGNING_SECRET: secrets["signingSecret"],
     ENCRYPTION_KEYS: secrets["encryptionKeys"],
     PUBLIC_URL: new URL(api).origin,
+    IMAGES_DIRECTORY: `${dirname(file)}/images`,
     LOG_LEVEL: "silent",
     ...NO_RATE_LIMITS,
   });
