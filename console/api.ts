@@ -16,11 +16,16 @@ export type CallContext = {
   began?: { id: string; updated_at: string };
 };
 
+const headersOf = ({ team, environment }: Place) => ({
+  "mailkeel-team": team,
+  "mailkeel-environment": environment.toUpperCase(),
+});
+
 /**
  * The procedures of the API (`api.*`) and of the app alone (`app.*`), for one team and environment.
  * @param onEnded called when the session has ended
  */
-export const clientOf = ({ team, environment }: Place, onEnded: () => void) =>
+export const clientOf = (place: Place, onEnded: () => void) =>
   createTRPCClient<ConsoleRouter>({
     links: [
       httpLink({
@@ -33,8 +38,7 @@ export const clientOf = ({ team, environment }: Place, onEnded: () => void) =>
         headers: ({ op }) => {
           const { dryRun, idempotencyKey, began } = op.context as CallContext;
           return {
-            "mailkeel-team": team,
-            "mailkeel-environment": environment.toUpperCase(),
+            ...headersOf(place),
             ...(dryRun && { "mailkeel-dry-run": "true" }),
             ...(idempotencyKey && { "idempotency-key": idempotencyKey }),
             ...(began && { "mailkeel-began": `${began.id} ${began.updated_at}` }),
@@ -91,12 +95,12 @@ class HttpRefusal extends Error {
   }
 }
 
-/** A request beside the procedures, such as a sign-in. @throws {HttpRefusal} */
-export async function request<T>(method: string, path: string, body?: object): Promise<T> {
-  const response = await fetch(`/console${path}`, {
-    method,
-    ...(body && { headers: { "content-type": "application/json" }, body: JSON.stringify(body) }),
-  }).catch(() => {
+/** A request beside the procedures, such as a sign-in. @param place of a body of bytes @throws {HttpRefusal} */
+export async function request<T>(method: string, path: string, body?: object, place?: Place): Promise<T> {
+  const json = { headers: { "content-type": "application/json" }, body: JSON.stringify(body) };
+  const bytes = { headers: place && headersOf(place), body: body as Blob };
+  const sent = body && (body instanceof Blob ? bytes : json);
+  const response = await fetch(`/console${path}`, { method, ...(sent as RequestInit) }).catch(() => {
     throw new HttpRefusal({ message: UNREACHABLE });
   });
   const answer = await response.json().catch(() => ({}));
