@@ -52,8 +52,8 @@ COPY api ./api
 COPY app ./app
 COPY stack ./stack
 COPY console/build.ts ./console/
-# Commands start in half the time with what the first one keeps. Later no process writes below /app.
-RUN install --directory --owner=node node_modules/.cache/mailkeel/compiled
+# Commands start in half the time with what the first one keeps. Later no process writes below /app. Compose mounts /images.
+RUN install --directory --owner=node node_modules/.cache/mailkeel/compiled /images
 USER node
 RUN node app/main.mjs --help
 CMD ["node", "api/main.ts"]

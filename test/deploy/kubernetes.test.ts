@@ -63,7 +63,9 @@ function environmentOf(pod: Json): Record<string, string> {
   const [generated] = kustomizations["settings"].configMapGenerator;
   const temporal = { secretRef: { name: "mailkeel-temporal", optional: true } };
   const common = { configMapRef: { name: generated.name } };
-  assert.deepEqual(envFrom, args.includes("intake") ? [common] : [common, temporal]);
+  const images = { secretRef: { name: "mailkeel-images", optional: true } };
+  const ofOthers = args.includes("maintenance") || args.includes("api/main.ts") ? [temporal, images] : [temporal];
+  assert.deepEqual(envFrom, args.includes("intake") ? [common] : [common, ...ofOthers]);
   const own = env.map(({ name, value, valueFrom }: Json) => {
     if (valueFrom === undefined) return [name, value];
     assert.deepEqual(valueFrom, { secretKeyRef: { name: "mailkeel", key: name } });
