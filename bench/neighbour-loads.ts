@@ -10,6 +10,7 @@ import { attachAccounts, attachSegment } from "../domain/sends/drafts/drafts.ts"
 import { mailToken, trackedUrls } from "../domain/tracking/links.ts";
 import { type Cookies, consoleClient, consoleFetch, refusalCodeOf, signIn } from "../test/support/console.ts";
 import { makeMember, openStackDatabase, unique } from "../test/support/factories.ts";
+import { tryUpload, uniquePng } from "../test/support/images.ts";
 import { addSegment, freshKey } from "../test/support/sending.ts";
 import { stack } from "../test/support/stack.ts";
 import { insertFailed, makeEndpoint } from "../test/support/webhooks.ts";
@@ -37,6 +38,7 @@ const VIEWERS = 4;
 const UPLOADS = 4;
 const HANGING = 10;
 const BULK = 1_000;
+const IMAGE_BYTES = 5_000_000;
 /** Conditions that Postgres evaluates for seconds. */
 const SLOW = {
   any: Array.from({ length: 1_500 }, (_, i) => ({ field: "first_name", op: "contains", value: `zz${i}` })),
@@ -207,6 +209,10 @@ export async function makeLoads(
     exports: {
       lanes: 16,
       ask: () => refusalCodeOf(owner.app.imports.export.query({ query: { of: "list", list_id: listId } })),
+    },
+    "uploads of images": {
+      lanes: 16,
+      ask: (lane) => statusOf(tryUpload(cookies[lane % OWNERS] ?? {}, team.id, uniquePng(IMAGE_BYTES))),
     },
     "recipients by status": {
       lanes: 20,
