@@ -1,4 +1,5 @@
 import { parentPort } from "node:worker_threads";
+import { type BlockSource, compileBlocks } from "./blocks/compile.ts";
 import { UnsendableError } from "./header.ts";
 import {
   composeMessage,
@@ -13,18 +14,20 @@ import { type ContentField, type ContentProblem, TemplateError, type TemplatePro
 
 // The thread behind `examination.ts`: takes one task at a time and answers it.
 
-/** Tasks and results are plain data. */
+/** Tasks and results are plain data. The source of `compile` is JSON, which is copied faster. */
 export type ExaminationTask =
   | { task: "check"; content: Record<ContentField, string>; fields?: readonly string[] | undefined }
   | { task: "compose"; content: MessageContent }
   | { task: "prepare"; content: MessageContent }
-  | { task: "show"; content: Record<ContentField, string>; values: MergeValues };
+  | { task: "show"; content: Record<ContentField, string>; values: MergeValues }
+  | { task: "compile"; source: string };
 
 export interface ExaminationResults {
   check: ContentProblem[];
   compose: null;
   prepare: PreparedContent;
   show: ShownMessage;
+  compile: string;
 }
 
 export type ExaminationAnswer =
@@ -47,6 +50,8 @@ export function runTask(task: ExaminationTask): ExaminationResults[ExaminationTa
       return prepareContent(task.content);
     case "show":
       return showMessage(task.content, task.values);
+    case "compile":
+      return compileBlocks(JSON.parse(task.source) as BlockSource);
   }
 }
 

@@ -1,5 +1,6 @@
 import { once } from "node:events";
 import { Worker } from "node:worker_threads";
+import type { BlockSource } from "./blocks/compile.ts";
 import type { ExaminationAnswer, ExaminationResults, ExaminationTask } from "./examination-thread.ts";
 import { UnsendableError } from "./header.ts";
 import type { MessageContent, PreparedContent, ShownMessage } from "./message.ts";
@@ -58,7 +59,8 @@ export class ExaminationThread {
   }
 
   waitingChars(teamId: string): number {
-    return (this.#jobs.get(teamId) ?? []).reduce((sum, { task }) => sum + task.content.html.length, 0);
+    const charsOf = (task: ExaminationTask) => (task.task === "compile" ? task.source : task.content.html).length;
+    return (this.#jobs.get(teamId) ?? []).reduce((sum, { task }) => sum + charsOf(task), 0);
   }
 
   async #work(): Promise<void> {
@@ -148,3 +150,7 @@ export const showInThread = (
   content: Record<ContentField, string>,
   values: MergeValues,
 ): Promise<ShownMessage> => run(teamId, { task: "show", content, values });
+
+/** As `compileBlocks`, in the thread. @throws {TemplateError} */
+export const compileInThread = (teamId: string, source: BlockSource): Promise<string> =>
+  run(teamId, { task: "compile", source: JSON.stringify(source) });

@@ -1,0 +1,157 @@
+import assert from "node:assert/strict";
+import { compileBlocks } from "../../domain/mail/blocks/compile.ts";
+import { BLOCK_LIMITS, blockDocument } from "../../domain/mail/blocks/schema.ts";
+import { showMessage } from "../../domain/mail/message.ts";
+import { checkContent, type MergeValues } from "../../domain/mail/template.ts";
+import { button, columns, document, linkTo, list, type Node, paragraph, tag, words } from "../support/blocks.ts";
+
+const compile = (content: Node, preheader = "", language?: string): string =>
+  compileBlocks({ document: blockDocument.parse(content), preheader, language });
+
+const PERSON = { email: "ada@example.com", first_name: "Ada", unsubscribe_url: "https://example.com/u/1" };
+
+/** The mail of one person. */
+const show = (content: Node, values: MergeValues = PERSON, preheader?: string) =>
+  showMessage({ subject: "", html: compile(content, preheader) }, values);
+
+/** Places of what is refused. */
+const refusedAt = (content: unknown): string[] => {
+  const { error } = blockDocument.safeParse(content);
+  return (error?.issues ?? []).map(({ path, message }) => path.join(".") || message);
+};
+
+describe("Blocks", () => {
+  it("compile to a text of each kind, which the text part shows too", () => {
+    const content = document(
+      { type: "heading", attrs: { level: 1, textAlign: "center" }, content: [words("News")] },
+      paragraph(
+        "Plain, ",
+        words("bold", { type: "bold" }),
+        ", ",
+        words("a link", linkTo("https://example.com/?a=1&b=2")),
+      ),
+      list([paragraph("one"), list([paragraph("inner")])], [paragraph("two")]),
+      { type: "blockquote", content: [paragraph("Said")] },
+      { type: "image", attrs: { src: "https://example.com/a.png", alt: 'A "cat"', width: 9_999, href: null } },
+      button("Read", "https://example.com/read"),
+      columns([paragraph("left")], [paragraph("right")]),
+      { type: "divider" },
+      { type: "spacer", attrs: { height: 40 } },
+      { type: "socialLinks", attrs: { links: [{ network: "mastodon", href: "https://example.social/@a" }] } },
+      { type: "html", attrs: { html: "<p>Raw {{ first_name }}</p>" } },
+    );
+    const { html, text } = show(content);
+    assert.match(html, /<h1 style="[^"]*text-align:center">News<\/h1>/);
+    assert.match(html, /<strong>bold<\/strong>/);
+    assert.match(html, /<a href="https:\/\/example\.com\/\?a=1&amp;b=2"[^>]*>a link<\/a>/);
+    assert.match(html, /alt="A &#34;cat&#34;" width="552"/);
+    assert.match(html, /<div class="column" style="[^"]*max-width:288px/);
+    const lines = text.split("\n").filter((line) => line.trim() !== "");
+    assert.deepEqual(lines.map((line) => line.trim()).slice(0, 13), [
+      ...["News", "Plain, bold, a link [https://example.com/?a=1&b=2]", "* one", "* inner", "* two", "> Said"],
+      ...['A "cat"', "Read [https://example.com/read]", "left", "right"],
+      ...[
+        "Mastodon [https://example.social/@a]",
+        "Raw Ada",
+        "You receive this email because you are on our mailing list.",
+      ],
+    ]);
+  });
+
+  it("print what a writer types, and fill merge tags alone", () => {
+    const typed = '{{ first_name }} {% if x %} {{{ <b> & "quoted" \' {';
+    const { html, text } = show(document(paragraph(typed, tag("first_name"), "}} {%")));
+    assert.equal(text.split("\n")[0], `${typed}Ada}} {%`);
+    assert.doesNotMatch(html, /<b>/);
+    for (const fallback of ["there", `"}} {{ email }} {% raw %}`, "\\", "l'ami <b>&\n{"]) {
+      const filled = show(document(paragraph("Hi ", tag("first_name", fallback), "!")), {
+        ...PERSON,
+        first_name: null,
+      });
+      assert.equal(filled.text.split("\n\n")[0], `Hi ${fallback}!`);
+      assert.doesNotMatch(filled.html, /<b>/);
+      assert.equal(show(document(paragraph(tag("first_name", fallback)))).text.split("\n")[0], "Ada");
+    }
+    const hrefs = show(
+      document(button("Stop", "{{ unsubscribe_url }}"), button("B", "https://example.com/{{email}}")),
+    );
+    assert.match(hrefs.html, /href="https:\/\/example\.com\/u\/1"/);
+    assert.match(hrefs.html, /href="https:\/\/example\.com\/&#123;&#123;email}}"/);
+    assert.doesNotMatch(hrefs.html, /mailing list/, "no footer beside an own link");
+  });
+
+  it("put a preheader before the text, hidden, which is a template", () => {
+    const { html, text } = show(document(paragraph("Text")), PERSON, "Hi {{ first_name }} & <b>");
+    assert.match(html, /<body[^>]*>\n<div style="display:none[^"]*">Hi Ada &amp; &lt;b&gt;&zwnj;/);
+    assert.ok(text.startsWith("Text"));
+    assert.match(compile(document(), "", "de-AT"), /<html lang="de-AT">/);
+    assert.throws(() => compile(document(), "Hi {{ first_name"), /not closed/);
+  });
+
+  it("make one link of neighbours with the same address", () => {
+    const link = linkTo("https://example.com/");
+    const html = compile(document(paragraph(words("a", link), words("b", { type: "bold" }, link), words("c"))));
+    assert.equal(html.match(/<a /g)?.length, 1);
+  });
+
+  it("are refused at their place: unknown nodes, marks and attributes, and URLs that are no links", () => {
+    const inside = (node: Node) => columns([list([paragraph("a"), list([node])])], [paragraph()]);
+    const place = "content.0.content.0.content.0.content.0.content.1.content.0.content.0";
+    const cases: [Node, string][] = [
+      [{ type: "video" }, `${place}.type`],
+      [{ type: "divider" }, `${place}.type`],
+      [paragraph(words("a", { type: "blink" })), `${place}.content.0.marks.0.type`],
+      [{ ...paragraph(), attrs: { onclick: "x" } }, `${place}.attrs`],
+      [paragraph(words("a", linkTo("javascript:alert(1)"))), `${place}.content.0.marks.0.attrs.href`],
+      [paragraph(tag("constructor")), `${place}.content.0.attrs.name`],
+      [paragraph(tag("first_name }}{% x")), `${place}.content.0.attrs.name`],
+    ];
+    for (const [node, at] of cases) assert.deepEqual(refusedAt(document(inside(node))), [at]);
+    const hrefs = [
+      "java\nscript:x",
+      " javascript:x",
+      "data:text/html,x",
+      "vbscript:x",
+      "//example.com",
+      "example.com",
+      "#a",
+    ];
+    hrefs.push(
+      "https://example.com/ a",
+      "https:\\\\example.com",
+      "{{ first_name }}",
+      "{{ unsubscribe_url }}x",
+      "https://",
+    );
+    for (const href of hrefs) {
+      assert.deepEqual(refusedAt(document(button("a", href))), ["content.0.attrs.href"], href);
+      const image = { type: "image", attrs: { src: href, alt: "" } };
+      assert.deepEqual(refusedAt(document(image)), ["content.0.attrs.src"], href);
+    }
+    for (const href of ["", "http://example.com", "MAILTO:a@example.com", "tel:+43", "{{fields.url}}"]) {
+      assert.deepEqual(refusedAt(document(button("a", href))), [], href);
+    }
+    assert.deepEqual(refusedAt(document(columns([], [columns([], [])]))), ["content.0.content.1.content.0.type"]);
+    for (const value of [null, [], "doc", 1, { type: "doc" }, document({} as Node)]) {
+      assert.equal(refusedAt(value).length, 1, JSON.stringify(value));
+    }
+  });
+
+  it("are refused by their depth, their number and their size before anything else", () => {
+    let deep: Node = { type: "x" };
+    for (let i = 0; i < 100_000; i++) deep = { type: "x", content: [deep] };
+    assert.deepEqual(refusedAt(deep), [`is nested over ${BLOCK_LIMITS.depth} nodes deep`]);
+    let inner: Node = list([paragraph("a")]);
+    for (let i = 0; i < 4; i++) inner = list([inner]);
+    assert.deepEqual(refusedAt(document(inner)).length, 1);
+    const many = document(...Array.from({ length: BLOCK_LIMITS.nodes }, () => ({ type: "divider", x: 1 }) as Node));
+    assert.deepEqual(refusedAt(many), [`may have ${BLOCK_LIMITS.nodes} nodes at most`]);
+    const large = document(...Array.from({ length: 6 }, () => paragraph("x".repeat(99_000))));
+    assert.deepEqual(refusedAt(large), [`may have ${BLOCK_LIMITS.bytes} bytes at most`]);
+  });
+
+  it("leave no problem of a template, however they are written", () => {
+    const content = document(paragraph("{{", tag("first_name", "{{"), "}}"), button("{%", "https://example.com/{%"));
+    assert.deepEqual(checkContent({ subject: "", html: compile(content) }), []);
+  });
+});
