@@ -14,6 +14,7 @@ export const ID_PREFIX = {
   account: "acct",
   newsletter: "nl",
   campaign: "cmp",
+  draftVersion: "dftv",
   stepVersion: "stepv",
   send: "send",
   creditEntry: "cred",

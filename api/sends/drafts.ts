@@ -144,7 +144,7 @@ export function draftRouter<T extends Broadcast, Shown extends z.ZodType, Whole 
     .mutation(async ({ ctx, input }) => {
       const patch = fieldsOf(input.body);
       const id = idOf(input);
-      const { isChanged } = await updateDraft(ctx.em, entity, id, patch as Patch<T>);
+      const { isChanged } = await updateDraft(ctx.em, entity, id, patch as Patch<T>, ctx.edit);
       return ok(await readRecord(ctx.em, table, shown.record, id), { impact: updateImpact(id, isChanged) });
     });
 

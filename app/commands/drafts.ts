@@ -46,7 +46,7 @@ const sendDays = (type: ResourceType): AppCommand =>
     },
     async (session, { id, days }) => {
       const sendDays = [...new Set(days)].sort();
-      await inOwnersTenant(session, `${type}s`, id, (em) => updateDraft(em, BROADCASTS[type], id, { sendDays }));
+      await inOwnersTenant(session, `${type}s`, id, (em) => updateDraft(em, BROADCASTS[type], id, { sendDays }, null));
       const named = sendDays.map((day) => WEEKDAYS[day - 1]).join(", ");
       return { text: `${id} goes out on ${named || "any day"}`, data: { [type]: id, send_days: sendDays } };
     },
@@ -61,7 +61,7 @@ const tracking = (type: ResourceType): AppCommand =>
     },
     async (session, { id, switch: state }) => {
       const tracking = state === "team" ? null : state === "on";
-      await inOwnersTenant(session, `${type}s`, id, (em) => updateDraft(em, BROADCASTS[type], id, { tracking }));
+      await inOwnersTenant(session, `${type}s`, id, (em) => updateDraft(em, BROADCASTS[type], id, { tracking }, null));
       return {
         text: `Tracking of ${id} is ${state === "team" ? "left to the team's setting" : state}`,
         data: { [type]: id, tracking },

@@ -32,6 +32,10 @@ const broadcast = {
   subject: text("team").nullable(),
   fromName: text("team").nullable(),
   body: text("team").nullable(),
+  /** The document that `body` was compiled from; null for HTML that was written as such. */
+  blocks: holding("team", p.json<unknown>()).nullable(),
+  /** A template; in `body` too. */
+  preheader: text("team").nullable(),
   status: code().$type<BroadcastStatus>().default("DRAFT"),
   /** ISO weekdays (1 Monday to 7 Sunday) in the team's time zone; empty is any day. */
   sendDays: p
@@ -80,6 +84,30 @@ export const NewsletterListSchema = defineEntity({
     listId: code().primary(),
   },
 });
+
+/** Content of a newsletter or campaign, which goes with it, that a later one has replaced. */
+export const DraftVersionSchema = defineEntity({
+  name: "draft_versions",
+  filters: tenantFilters,
+  indexes: [{ properties: ["draftId"] }, { properties: ["keptAt"] }],
+  properties: {
+    id: code().primary(),
+    ...tenancy,
+    draftId: code(),
+    subject: text("team").nullable(),
+    preheader: text("team").nullable(),
+    body: text("team").nullable(),
+    blocks: holding("team", p.json<unknown>()).nullable(),
+    /** As `updatedAt` and `updatedBy` of the draft were. */
+    writtenAt: instant(),
+    writtenBy: code().nullable(),
+    /** Its writer saved again: one of these stays of each ten minutes. */
+    isReplaceable: p.boolean(),
+    keptAt: expiring("30 days", instant().defaultRaw("now()")),
+  },
+});
+export class DraftVersion extends DraftVersionSchema.class {}
+DraftVersionSchema.setClass(DraftVersion);
 
 export const SendPreviewSchema = defineEntity({
   name: "send_previews",

@@ -15,7 +15,7 @@ create index "api_keys_team_id_index" on "api_keys" ("team_id");
 create index "api_keys_lineage_id_index" on "api_keys" ("lineage_id");
 create table "audience_addresses" ("team_id" text not null, "environment" text not null, "email" text not null, "holders" smallint not null, primary key ("team_id", "environment", "email"));
 create table "contact_slot_counts" ("team_id" text not null, "environment" text not null, "used" int not null, primary key ("team_id", "environment"));
-create table "campaigns" ("id" text not null, "team_id" text not null, "environment" text not null, "name" text not null, "subject" text null, "from_name" text null, "body" text null, "status" text not null default 'DRAFT', "send_days" smallint[] not null default '{}', "tracking" boolean null, "status_reason" text null, "send_id" text null, "send_at" timestamptz(3) null, "started_at" timestamptz(3) null, "completed_at" timestamptz(3) null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), "updated_by" text null, "segment_id" text null, "account_ids" text[] not null default '{}', "is_drip" boolean not null default false, primary key ("id"));
+create table "campaigns" ("id" text not null, "team_id" text not null, "environment" text not null, "name" text not null, "subject" text null, "from_name" text null, "body" text null, "blocks" jsonb null, "preheader" text null, "status" text not null default 'DRAFT', "send_days" smallint[] not null default '{}', "tracking" boolean null, "status_reason" text null, "send_id" text null, "send_at" timestamptz(3) null, "started_at" timestamptz(3) null, "completed_at" timestamptz(3) null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), "updated_by" text null, "segment_id" text null, "account_ids" text[] not null default '{}', "is_drip" boolean not null default false, primary key ("id"));
 create index "campaigns_team_id_environment_updated_at_id_index" on "campaigns" ("team_id", "environment", "updated_at", "id");
 create index "campaigns_team_id_environment_created_at_id_index" on "campaigns" ("team_id", "environment", "created_at", "id");
 create table "confirmation_mails" ("team_id" text not null, "environment" text not null, "mailbox" text not null, "list_id" text not null, "day" date not null, "email" text not null, "tried_at" timestamptz(3) not null default now(), "settled_at" timestamptz(3) null, primary key ("team_id", "environment", "mailbox", "list_id", "day"));
@@ -38,6 +38,9 @@ create table "deleted_webhooks" ("webhook_id" text not null, "deleted_at" timest
 create table "dkim_keys" ("id" text not null, "team_id" text not null, "environment" text not null, "domain" text not null, "selector" text not null, "algorithm" text not null, "encrypted_private_key" text not null, "public_key" text not null, "active_since" timestamptz(3) null, "created_at" timestamptz(3) not null default now(), primary key ("id"));
 create index "dkim_keys_team_id_environment_domain_index" on "dkim_keys" ("team_id", "environment", "domain");
 alter table "dkim_keys" add constraint "dkim_keys_domain_selector_unique" unique ("domain", "selector");
+create table "draft_versions" ("id" text not null, "team_id" text not null, "environment" text not null, "draft_id" text not null, "subject" text null, "preheader" text null, "body" text null, "blocks" jsonb null, "written_at" timestamptz(3) not null, "written_by" text null, "is_replaceable" boolean not null, "kept_at" timestamptz(3) not null default now(), primary key ("id"));
+create index "draft_versions_draft_id_index" on "draft_versions" ("draft_id");
+create index "draft_versions_kept_at_index" on "draft_versions" ("kept_at");
 create table "email_accounts" ("id" text not null, "team_id" text not null, "environment" text not null, "email" text not null, "display_name" text not null, "provider" text not null, "status" text not null, "allowed_domains" text[] not null, "host" text not null, "port" int not null, "security" text not null, "username" text null, "encrypted_password" text null, "max_connections" int not null, "hourly_limit" int null, "daily_limit" int null, "last_checked_at" timestamptz(3) null, "last_error" text null, "last_reply" text null, "refusals" jsonb null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), "updated_by" text null, primary key ("id"));
 create index "email_accounts_team_id_environment_updated_at_id_index" on "email_accounts" ("team_id", "environment", "updated_at", "id");
 create index "email_accounts_team_id_environment_created_at_id_index" on "email_accounts" ("team_id", "environment", "created_at", "id");
@@ -67,7 +70,7 @@ create table "marked_hits" ("send_id" text not null, "seq" int not null, "kind" 
 create table "members" ("id" text not null, "team_id" text not null, "email" text not null, "name" text not null, "role" text not null, "invite_due_at" timestamptz(3) null, "removed_at" timestamptz(3) null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));
 create index "members_team_id_index" on "members" ("team_id");
 create index "members_email_index" on "members" ("email");
-create table "newsletters" ("id" text not null, "team_id" text not null, "environment" text not null, "name" text not null, "subject" text null, "from_name" text null, "body" text null, "status" text not null default 'DRAFT', "send_days" smallint[] not null default '{}', "tracking" boolean null, "status_reason" text null, "send_id" text null, "send_at" timestamptz(3) null, "started_at" timestamptz(3) null, "completed_at" timestamptz(3) null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), "updated_by" text null, "from_email" text null, primary key ("id"));
+create table "newsletters" ("id" text not null, "team_id" text not null, "environment" text not null, "name" text not null, "subject" text null, "from_name" text null, "body" text null, "blocks" jsonb null, "preheader" text null, "status" text not null default 'DRAFT', "send_days" smallint[] not null default '{}', "tracking" boolean null, "status_reason" text null, "send_id" text null, "send_at" timestamptz(3) null, "started_at" timestamptz(3) null, "completed_at" timestamptz(3) null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), "updated_by" text null, "from_email" text null, primary key ("id"));
 create index "newsletters_team_id_environment_updated_at_id_index" on "newsletters" ("team_id", "environment", "updated_at", "id");
 create index "newsletters_team_id_environment_created_at_id_index" on "newsletters" ("team_id", "environment", "created_at", "id");
 create table "newsletter_lists" ("newsletter_id" text not null, "list_id" text not null, primary key ("newsletter_id", "list_id"));
@@ -150,6 +153,11 @@ create function touch_edited() returns trigger language plpgsql as $$
     end if;
     return new;
   end $$;
+create function delete_draft_versions() returns trigger language plpgsql as $$
+  begin
+    delete from draft_versions where draft_id = old.id;
+    return null;
+  end $$;
 -- The update that numbers an address changes nothing else, and the address is the subscriber's.
 create trigger "teams_touch" before update on "teams" for each row execute function touch_edited();
 create trigger "members_touch" before update on "members" for each row execute function touch_updated_at();
@@ -163,6 +171,8 @@ create trigger "suppressions_touch" before update on "suppressions" for each row
 create trigger "email_accounts_touch" before update on "email_accounts" for each row execute function touch_edited();
 create trigger "newsletters_touch" before update on "newsletters" for each row execute function touch_edited();
 create trigger "campaigns_touch" before update on "campaigns" for each row execute function touch_edited();
+create trigger "newsletters_versions" after delete on "newsletters" for each row execute function delete_draft_versions();
+create trigger "campaigns_versions" after delete on "campaigns" for each row execute function delete_draft_versions();
 create trigger "sends_touch" before update on "sends" for each row execute function touch_updated_at();
 create trigger "credit_balances_touch" before update on "credit_balances" for each row execute function touch_updated_at();
 create trigger "webhook_endpoints_touch" before update on "webhook_endpoints" for each row execute function touch_edited();

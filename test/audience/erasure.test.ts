@@ -13,6 +13,7 @@ import { createSubscriber } from "../../domain/audience/subscribers.ts";
 import { unsubscribe } from "../../domain/audience/unsubscribes.ts";
 import { type ErasureReport, erasePerson } from "../../domain/erasure/erase.ts";
 import { readmitAddress } from "../../domain/erasure/erased-addresses.ts";
+import { newId } from "../../domain/ids.ts";
 import { type ImportOptions, importContacts, importSubscribers } from "../../domain/import/import.ts";
 import { recordReports } from "../../domain/reports/record.ts";
 import type { Vault } from "../../domain/secrets/crypto.ts";
@@ -462,11 +463,20 @@ describe("The erasure of a person", () => {
       fields: { city: `${person.email}!` },
     });
     await created("/lists", { name: "Another", description: `x${person.email}` });
+    const written = await created("/newsletters", { name: "Blocks" });
+    const version = newId("draftVersion");
+    const db = kysely(own.orm.em.fork());
+    const blocks = JSON.stringify({ content: [{ text: `Write to ${person.email}.` }] });
+    await sql`update newsletters set blocks = ${blocks} where id = ${written.id}`.execute(db);
+    await sql`insert into draft_versions (id, team_id, environment, draft_id, preheader, written_at, is_replaceable)
+      values (${version}, ${team.team.id}, 'LIVE', ${written.id}, ${person.email}, now(), false)`.execute(db);
     const { rows, mentions } = await erase(person, { dryRun: true });
     assert.deepEqual(rows, [{ table: "idempotency_records", action: "blanked", rows: 3 }]);
     assert.deepEqual(mentions, [
+      { table: "draft_versions", id: version },
       { table: "lists", id: list.id },
       { table: "newsletters", id: newsletter.id },
+      { table: "newsletters", id: written.id },
       { table: "contacts", id: contact.id },
     ]);
   });

@@ -17,7 +17,7 @@ import { addSegment } from "../support/sending.ts";
 
 const KINDS = [
   ...(["list", "segment", "newsletter", "campaign", "account", "member", "apiKey"] as const),
-  ...(["image", "import", "dkimKey", "reportSource", "webhook", "delivery"] as const),
+  ...(["image", "draftVersion", "import", "dkimKey", "reportSource", "webhook", "delivery"] as const),
 ];
 /** Ids of the records that one team has; a sequence is a campaign. */
 type Ids = Record<(typeof KINDS)[number] | "sequence", string>;
@@ -35,6 +35,10 @@ async function makeIds() {
   const { app } = await consoleClient(cookies, team.id);
   const list = value("listId");
   const { email } = (await app.accounts.show.query({ params: { accountId: value("accountId") } })).data;
+  const draft = { type: "newsletter", id: value("newsletterId") } as const;
+  for (const content of [[], [{ type: "divider" }]])
+    await app.content.saveBlocks.mutate({ body: { ...draft, preheader: null, blocks: { type: "doc", content } } });
+  const [version] = (await app.content.versions.query({ query: draft })).data;
   const sequence = { name: "Sequence", list_id: list, from_email: email };
   const domain = `${unique("news")}.example`;
   const ids: Ids = {
@@ -46,6 +50,7 @@ async function makeIds() {
     member: (await makeMember(em, team.id, "EDITOR")).id,
     apiKey: liveKey.record.id,
     image: await uploadImage(cookies, team.id, IMAGES.png).then(({ id }) => id),
+    draftVersion: version?.id ?? assert.fail("no version"),
     import: (await app.imports.begin.mutate({ body: { name: "people.csv", size: 10 } })).data.id,
     sequence: (await app.sequences.create.mutate({ body: sequence })).data.id,
     dkimKey: (await app.accounts.domains.addKey.mutate({ body: { domain, is_first: true } })).data.id,
@@ -73,6 +78,17 @@ const EVERYONE = { field: "email", op: "exists", value: true };
 const SAMPLES: Record<string, Sample> = {
   "content.settings": ({ newsletter }) => ({ query: { type: "newsletter", id: newsletter } }),
   "content.change": ({ campaign }) => ({ body: { type: "campaign", id: campaign, send_days: [1] } }),
+  "content.document": ({ newsletter }) => ({ query: { type: "newsletter", id: newsletter } }),
+  "content.saveBlocks": ({ newsletter }) => ({
+    body: { type: "newsletter", id: newsletter, preheader: null, blocks: { type: "doc", content: [] } },
+  }),
+  "content.versions": ({ newsletter }) => ({ query: { type: "newsletter", id: newsletter } }),
+  "content.version": ({ newsletter, draftVersion }) => ({
+    query: { type: "newsletter", id: newsletter, version_id: draftVersion },
+  }),
+  "content.restoreVersion": ({ newsletter, draftVersion }) => ({
+    body: { type: "newsletter", id: newsletter, version_id: draftVersion },
+  }),
   "content.preview": ({ newsletter }) => ({ query: { type: "newsletter", id: newsletter } }),
   "content.recipients": ({ newsletter }) => ({ query: { type: "newsletter", id: newsletter, starts_with: "a" } }),
   "content.exportRecipients": ({ newsletter }) => ({ query: { type: "newsletter", id: newsletter } }),

@@ -72,9 +72,7 @@ describe("Blocks", () => {
       assert.doesNotMatch(filled.html, /<b>/);
       assert.equal(show(document(paragraph(tag("first_name", fallback)))).text.split("\n")[0], "Ada");
     }
-    const hrefs = show(
-      document(button("Stop", "{{ unsubscribe_url }}"), button("B", "https://example.com/{{email}}")),
-    );
+    const hrefs = show(document(button("Stop", "{{ unsubscribe_url }}"), button("B", "https://example.com/{{email}}")));
     assert.match(hrefs.html, /href="https:\/\/example\.com\/u\/1"/);
     assert.match(hrefs.html, /href="https:\/\/example\.com\/&#123;&#123;email}}"/);
     assert.doesNotMatch(hrefs.html, /mailing list/, "no footer beside an own link");

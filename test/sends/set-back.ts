@@ -14,6 +14,7 @@ export async function backUpSends({ em, team }: Pick<Sender, "em" | "team">): Pr
     ...OF_TEAM.map((name) => ({ name, rows: ofTeam })),
     ...OF_SENDS.map((name) => ({ name, rows: sql`send_id in (select id from sends where ${ofTeam})` })),
     // They go with their newsletter.
+    { name: "draft_versions", rows: ofTeam },
     { name: "newsletter_lists", rows: sql`newsletter_id in (select id from newsletters where ${ofTeam})` },
   ];
   const copies = new Map<string, string>();

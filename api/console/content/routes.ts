@@ -9,23 +9,28 @@ import { MAX_ADDRESS_LENGTH } from "../../../domain/address.ts";
 import { readFields } from "../../../domain/audience/contact-fields.ts";
 import { newId } from "../../../domain/ids.ts";
 import { exportRecipients } from "../../../domain/import/export.ts";
+import { blockDocument } from "../../../domain/mail/blocks/schema.ts";
 import { mergeTags } from "../../../domain/mail/template.ts";
+import { restoreVersion, saveDocument } from "../../../domain/sends/drafts/documents.ts";
 import { listDrafts } from "../../../domain/sends/drafts/draft-list.ts";
 import {
   attachAccounts,
   attachList,
   attachSegment,
   BROADCASTS,
+  type Broadcast,
   detachList,
   readBroadcast,
   updateDraft,
 } from "../../../domain/sends/drafts/drafts.ts";
 import { showDraft } from "../../../domain/sends/drafts/shown-draft.ts";
 import { ACTIVITIES } from "../../../domain/sends/ledger/activity.ts";
+import { listVersions, readVersion } from "../../../domain/sends/drafts/versions.ts";
 import { pageRecipients } from "../../../domain/sends/ledger/recipients.ts";
 import { allowTestMail, MAX_TEST_RECIPIENTS } from "../../../domain/sends/plan/test-mail.ts";
 import { sendScope } from "../../../domain/sends/resource.ts";
 import { idParam, router } from "../../rest/route.ts";
+import { contentFields } from "../../sends/schema.ts";
 import { previewIdFor } from "../../sends/send-updates.ts";
 import { bodyOf, consoleMutation, consoleQuery } from "../procedure.ts";
 import { runTestMail } from "./test-mail.ts";
@@ -33,8 +38,20 @@ import { runTestMail } from "./test-mail.ts";
 const type = z.enum(RESOURCE_TYPES);
 const one = { type, id: idParam };
 const newsletterList = z.strictObject({ newsletter_id: idParam, list_id: idParam });
+const MAX_PREHEADER_LENGTH = 500;
 /** ISO weekdays. */
 const sendDays = z.array(z.int().min(1).max(7)).max(7);
+
+const written = {
+  subject: contentFields().subject.optional(),
+  preheader: z.string().max(MAX_PREHEADER_LENGTH).nullable(),
+  blocks: blockDocument,
+  language: z
+    .string()
+    .max(35)
+    .regex(/^[a-z]{2,8}(-[a-z0-9]{1,8})*$/i)
+    .optional(),
+};
 
 const PAGE = 50;
 const FOUND = 25;
@@ -85,8 +102,53 @@ const change = consoleMutation(
   async ({ ctx, input: { body } }) => {
     const days = body.send_days && [...new Set(body.send_days)].sort();
     const patch = { sendDays: days, tracking: body.tracking };
-    const { record } = await updateDraft(ctx.em, BROADCASTS[body.type], body.id, patch);
+    const { record } = await updateDraft(ctx.em, BROADCASTS[body.type], body.id, patch, ctx.edit);
     return { send_days: record.sendDays, tracking: record.tracking };
+  },
+);
+
+/** The content as its writer sees it; `blocks` is null for a draft of HTML. */
+const document = consoleQuery(
+  { role: "VIEWER", input: z.strictObject({ query: z.strictObject(one) }) },
+  async ({ ctx, input: { query } }) => presentContent(await readBroadcast(ctx.em, BROADCASTS[query.type], query.id)),
+);
+
+const presentContent = ({ subject, preheader, blocks, body, updatedAt }: Broadcast) => ({
+  ...{ subject, preheader, blocks, body },
+  updated_at: updatedAt.toISOString(),
+});
+
+const saveBlocks = consoleMutation(
+  { role: "EDITOR", ownCommit: true, input: bodyOf(z.strictObject({ ...one, ...written })) },
+  async ({ ctx, input: { body } }) => {
+    const { type, id, ...content } = body;
+    const { updatedAt } = await saveDocument(ctx.em, ctx.tenant, { type, id }, content, ctx.edit);
+    return { updated_at: updatedAt.toISOString() };
+  },
+);
+
+/** Those of the last 30 days without their content, the newest first. */
+const versions = consoleQuery(
+  { role: "VIEWER", input: z.strictObject({ query: z.strictObject(one) }) },
+  async ({ ctx, input: { query } }) => {
+    await readBroadcast(ctx.em, BROADCASTS[query.type], query.id);
+    return listVersions(ctx.em, ctx.tenant, query.id);
+  },
+);
+
+const version = consoleQuery(
+  { role: "VIEWER", input: z.strictObject({ query: z.strictObject({ ...one, version_id: idParam }) }) },
+  async ({ ctx, input: { query } }) => {
+    const { subject, preheader, blocks, body, writtenAt } = await readVersion(ctx.em, query.id, query.version_id);
+    return { subject, preheader, blocks, body, at: writtenAt.toISOString() };
+  },
+);
+
+const restore = consoleMutation(
+  { role: "EDITOR", input: bodyOf(z.strictObject({ ...one, version_id: idParam })) },
+  async ({ ctx, input: { body } }) => {
+    const { type, id, version_id: versionId } = body;
+    return presentContent(await restoreVersion(ctx.em, { type, id }, versionId, ctx.edit));
   },
 );
 
@@ -191,6 +253,11 @@ export const contentRouter = router({
   page,
   settings,
   change,
+  document,
+  saveBlocks,
+  versions,
+  version,
+  restoreVersion: restore,
   attachList: attach,
   detachList: detach,
   attachSegment: segment,

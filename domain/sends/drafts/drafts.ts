@@ -6,6 +6,7 @@ import { Campaign, Newsletter, type ResourceType } from "../../../db/entities/se
 import { type EntityManager, kysely, ofTenant, type Tenant, tenantOf } from "../../../db/orm.ts";
 import { touchNewsletters } from "../../audience/lists.ts";
 import { lockSegment } from "../../audience/segments/segments.ts";
+import type { Edit } from "../../edits.ts";
 import { ApiError, notFound, orNotFound } from "../../errors.ts";
 import { newId } from "../../ids.ts";
 import { examineContent, isCrowded } from "../../mail/examination.ts";
@@ -17,6 +18,7 @@ import {
 } from "../../mail/template-problem.ts";
 import { changesOf, isDirty, type Patch, type Patched } from "../../patch.ts";
 import { holdPlace } from "../../teams/record-limit.ts";
+import { keepVersion } from "./versions.ts";
 
 /** Longest line RFC 5322 allows; a subject is one. */
 export const MAX_SUBJECT_LENGTH = 998;
@@ -92,15 +94,36 @@ export async function lockDraft<T extends Broadcast>(em: EntityManager, kind: En
   return draft;
 }
 
-/** Changes a draft, whose templates `checkTemplates` has checked. @throws {ApiError} as `lockDraft` */
+/** Whether these changes end a text that its writer may miss. One that programs alone have written is theirs to keep. */
+function replacesContent(draft: Broadcast, changes: Partial<Broadcast>, edit: Edit | null): boolean {
+  const isProgramsOwn = draft.updatedBy === null && draft.blocks === null && edit === null;
+  if (draft.body === null || isProgramsOwn) return false;
+  const endsBlocks = draft.blocks !== null && changes.blocks === null;
+  return endsBlocks || CONTENT.some((name) => name in changes && changes[name] !== draft[name]);
+}
+const CONTENT = ["subject", "preheader", "body"] as const;
+
+/**
+ * Changes a draft, whose templates `checkTemplates` has checked. What its content replaces is kept as a version.
+ * @param options `isLasting` keeps it also from the writer's next saves
+ * @throws {ApiError} as `lockDraft`
+ */
 export async function updateDraft<T extends Broadcast>(
   em: EntityManager,
   kind: EntityClass<T>,
   id: string,
   patch: Patch<T>,
+  edit: Edit | null,
+  { isLasting = false } = {},
 ): Promise<Patched<T>> {
   const draft = await lockDraft(em, kind, id);
-  Object.assign(draft, changesOf(patch));
+  const given = changesOf(patch);
+  // HTML that was written as such has no blocks.
+  const changes = "body" in given ? { blocks: null, preheader: null, ...given } : given;
+  if (replacesContent(draft, changes, edit)) {
+    await keepVersion(em, draft, !isLasting && edit !== null && edit.memberId === draft.updatedBy);
+  }
+  Object.assign(draft, changes);
   const isChanged = isDirty(em, draft);
   await em.flush();
   return { record: (await em.refreshOrFail(draft)) as T, isChanged };

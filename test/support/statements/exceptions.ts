@@ -176,7 +176,7 @@ export const EXCEPTIONS: readonly Exception[] = [
     reason: "Retention deletes what is too old, of all tenants.",
     program: "workers",
     file: /^domain\/retention\/prunings\.ts$/,
-    tables: ["idempotency_records", "imports", "send_previews", "confirmation_mails"],
+    tables: ["idempotency_records", "draft_versions", "imports", "send_previews", "confirmation_mails"],
     statement: /^delete from (\w+) where ctid = any\(array\( select ctid from \1 where /,
   },
   {

@@ -1,0 +1,170 @@
+import assert from "node:assert/strict";
+import { TRPCClientError } from "@trpc/client";
+import { sql } from "kysely";
+import { kysely } from "../../db/orm.ts";
+import { api } from "../support/api.ts";
+import { button, document, paragraph, tag } from "../support/blocks.ts";
+import { consoleClient, refusalCodeOf, signIn } from "../support/console.ts";
+import { makeMember } from "../support/factories.ts";
+import { prune } from "../support/retention.ts";
+import { makeSender, type Sender } from "../support/sending.ts";
+
+type Client = Awaited<ReturnType<typeof consoleClient>>;
+
+describe("A draft of blocks", () => {
+  let sender: Sender;
+  let ada: Client;
+  let bob: Client;
+  before(async () => {
+    sender = await makeSender({ recipients: 0 });
+    const clientOf = async (name: string) => {
+      const member = await makeMember(sender.em, sender.team.id, "EDITOR");
+      member.name = name;
+      await sender.em.flush();
+      return consoleClient(await signIn(member.id), sender.team.id);
+    };
+    [ada, bob] = [await clientOf("Ada"), await clientOf("Bob")];
+  });
+
+  /** A client of the API. */
+  const programs = () => api(sender.liveKey.key);
+  const makeDraft = async (body: string | null = null) => {
+    const answer = await programs().post("/newsletters", { name: "Draft", subject: "News", body });
+    return { type: "newsletter", id: String(answer.body.data.id) } as const;
+  };
+  type One = Awaited<ReturnType<typeof makeDraft>>;
+
+  const save = async (client: Client, one: One, text: string, began?: string) => {
+    const body = { ...one, blocks: document(paragraph(text)), preheader: null };
+    const context = began === undefined ? {} : { began: `${one.id} ${began}` };
+    return (await client.app.content.saveBlocks.mutate({ body }, { context })).data.updated_at;
+  };
+  const db = () => kysely(sender.em.fork());
+  const versionsOf = async (one: One) => (await ada.app.content.versions.query({ query: one })).data;
+  const show = async (one: One) => (await ada.app.content.document.query({ query: one })).data;
+  const bodyOf = async ({ id }: One) => {
+    const { body } = await programs().get(`/newsletters/${id}`);
+    return body.data as unknown as { body: string | null; updated_at: string };
+  };
+
+  it("is saved with the HTML that it compiles to, which the API shows and a preview mails", async () => {
+    const one = await makeDraft();
+    const blocks = document(paragraph("Hello ", tag("first_name", "you")), button("Read", "https://example.com/"));
+    const body = { ...one, blocks, preheader: "For {{ first_name }}", subject: "New", language: "de" };
+    const { updated_at } = (await ada.app.content.saveBlocks.mutate({ body })).data;
+    const shown = await show(one);
+    assert.deepEqual([shown.blocks, shown.preheader, shown.subject], [blocks, body.preheader, "New"]);
+    assert.equal(shown.updated_at, updated_at);
+    assert.match(shown.body ?? "", /<html lang="de">.*Hello \{\{ first_name \| default: "you" \}\}/s);
+    const record = await bodyOf(one);
+    assert.deepEqual([record.body, record.updated_at], [shown.body, updated_at]);
+    assert.ok(!("blocks" in record) && !("preheader" in record));
+    const preview = (await ada.app.content.preview.query({ query: one })).data;
+    assert.match(preview.text, /^Hello Jane\n\nRead \[https:\/\/example\.com\/\]/);
+    assert.deepEqual(preview.problems, []);
+  });
+
+  it("becomes HTML by a write of the body through the API, and its blocks stay as a version", async () => {
+    const one = await makeDraft();
+    await save(ada, one, "By Ada");
+    const before = await show(one);
+    const path = `/newsletters/${one.id}`;
+    assert.equal((await programs().patch(path, { subject: "Other" })).status, 200);
+    assert.deepEqual((await show(one)).blocks, before.blocks, "a subject alone ends nothing");
+    assert.equal((await programs().patch(path, { body: before.body })).status, 200);
+    const after = await show(one);
+    assert.deepEqual([after.blocks, after.preheader, after.body], [null, null, before.body]);
+    const [version, first, ...others] = await versionsOf(one);
+    assert.ok(version && first && others.length === 0);
+    assert.deepEqual([version.has_blocks, version.subject, version.by], [true, "Other", null]);
+    assert.deepEqual([first.has_blocks, first.subject, first.by], [true, "News", "Ada"]);
+    const query = { ...one, version_id: first.id };
+    assert.deepEqual((await ada.app.content.version.query({ query })).data.blocks, before.blocks);
+    const { data } = await bob.app.content.restoreVersion.mutate({ body: query });
+    assert.deepEqual([data.blocks, data.subject, data.body], [before.blocks, "News", before.body]);
+    assert.deepEqual((await show(one)).blocks, before.blocks);
+  });
+
+  it("keeps what members replace: one of each writer's ten minutes, and what another or a restore ends", async () => {
+    const one = await makeDraft("<p>By a program</p>");
+    for (const text of ["A1", "A2", "A3"]) await save(ada, one, text);
+    const textsOf = async () =>
+      Promise.all(
+        (await versionsOf(one)).map(async ({ id }) => {
+          const { data } = await ada.app.content.version.query({ query: { ...one, version_id: id } });
+          return /<p[^>]*>(.*?)<\/p>/.exec(data.body ?? "")?.[1];
+        }),
+      );
+    assert.deepEqual(await textsOf(), ["A2", "By a program"]);
+    await save(bob, one, "B1");
+    await save(ada, one, "A4");
+    assert.deepEqual(await textsOf(), ["B1", "A3", "A2", "By a program"]);
+    const [{ id = "" } = {}] = await versionsOf(one);
+    await ada.app.content.restoreVersion.mutate({ body: { ...one, version_id: id } });
+    for (const text of ["A5", "A6", "A7"]) await save(ada, one, text);
+    assert.deepEqual(await textsOf(), ["A6", "A4", "B1", "A3", "By a program"]);
+  });
+
+  it("leaves no version of what programs alone have written", async () => {
+    const one = await makeDraft("<p>1</p>");
+    for (const body of ["<p>2</p>", "<p>3</p>"]) await programs().patch(`/newsletters/${one.id}`, { body });
+    assert.deepEqual(await versionsOf(one), []);
+  });
+
+  it("has at most 100 versions, for 30 days, which go with it", async () => {
+    const one = await makeDraft("<p>0</p>");
+    await sql`
+      insert into draft_versions (id, team_id, environment, draft_id, body, written_at, is_replaceable)
+      select 'dftv_0' || lpad(n::text, 4, '0'), ${sender.team.id}, 'LIVE', ${one.id}, n::text, now(), false
+      from generate_series(1, 100) n`.execute(db());
+    await save(ada, one, "A1");
+    const kept = await versionsOf(one);
+    assert.deepEqual([kept.length, kept.at(-1)?.id], [100, "dftv_00002"]);
+    await sql`update draft_versions set kept_at = now() - interval '31 days'
+      where draft_id = ${one.id} and id < 'dftv_00050'`.execute(db());
+    await prune();
+    assert.equal((await versionsOf(one)).at(-1)?.id, "dftv_00050");
+    assert.equal((await programs().delete(`/newsletters/${one.id}`)).status, 200);
+    const { rows } = await sql`select from draft_versions where draft_id = ${one.id}`.execute(db());
+    assert.equal(rows.length, 0);
+  });
+
+  it("refuses one of two saves that began with the same version, and names the other's member", async () => {
+    const one = await makeDraft();
+    const began = await save(ada, one, "Before");
+    const saves = await Promise.allSettled([save(ada, one, "Ada's", began), save(bob, one, "Bob's", began)]);
+    const refused = saves.filter((each) => each.status === "rejected");
+    assert.equal(refused.length, 1);
+    const winner = saves[0]?.status === "fulfilled" ? "Ada" : "Bob";
+    const { reason } = refused[0] ?? {};
+    assert.ok(reason instanceof TRPCClientError);
+    assert.deepEqual([reason.data.status, reason.data.edited.by], [409, winner]);
+    assert.match((await show(one)).body ?? "", new RegExp(`${winner}'s`.replace("'", "&#39;")));
+  });
+
+  it("refuses what it cannot be, with the place, and changes nothing", async () => {
+    const one = await makeDraft("<p>Before</p>");
+    const refusalOf = async (content: object) => {
+      const body = { ...one, preheader: null, blocks: document(), ...content };
+      const error: unknown = await ada.app.content.saveBlocks.mutate({ body }).catch((thrown) => thrown);
+      assert.ok(error instanceof TRPCClientError, String(error));
+      return [error.data.code, error.data.param];
+    };
+    const cases: [object, string][] = [
+      [{ blocks: document(paragraph("a"), button("b", "javascript:x")) }, "blocks.content[1].attrs.href"],
+      [{ blocks: document({ type: "video" }) }, "blocks.content[0].type"],
+      [{ blocks: document(paragraph("x".repeat(99_000)), ...Array(5).fill(paragraph("x".repeat(99_000)))) }, "blocks"],
+      [{ blocks: document(...Array(4_999).fill(button("b", "https://example.com"))) }, "blocks"],
+      [{ blocks: document({ type: "html", attrs: { html: "{% for x in y %}" } }) }, "body"],
+      [{ preheader: "{{ first_name" }, "preheader"],
+      [{ subject: "{{ first_name" }, "subject"],
+      [{ language: 'de"><script>' }, "language"],
+    ];
+    for (const [content, param] of cases) assert.deepEqual(await refusalOf(content), ["validation_failed", param]);
+    const sent = await makeDraft();
+    await sql`update newsletters set status = 'SENT' where id = ${sent.id}`.execute(db());
+    assert.equal(await refusalCodeOf(save(ada, sent, "Late")), "resource_state_invalid");
+    const { body, blocks } = await show(one);
+    assert.deepEqual([body, blocks], ["<p>Before</p>", null]);
+  });
+});
