@@ -1,11 +1,11 @@
 import type { EntityClass } from "@mikro-orm/postgresql";
-import type { RawBuilder } from "kysely";
+import { type RawBuilder, sql } from "kysely";
 import { z } from "zod";
 import type { Env } from "../../config/env.ts";
 import type { BroadcastStatus } from "../../db/entities/send.ts";
 import type { Patch } from "../../domain/patch.ts";
 import {
-  attachListOfKey,
+  attachLists,
   type Broadcast,
   checkTemplates,
   createDraft,
@@ -114,7 +114,7 @@ export function draftRouter<T extends Broadcast, Shown extends z.ZodType, Whole 
       const draft = await createDraft(ctx.em, ctx.tenant, type, fields, kind.limit(ctx.env));
       const { caller } = ctx.access;
       if (type === "newsletter" && caller.kind === "api_key" && caller.forListId !== null)
-        await attachListOfKey(ctx.em, ctx.tenant, draft.id, caller.forListId);
+        await attachLists(ctx.em, ctx.tenant, draft.id, sql`l.id = ${caller.forListId}`);
       return ok(await readRecord(ctx.em, table, shown.record, draft.id), { impact: impact({ would_create: 1 }) });
     });
 

@@ -1,5 +1,6 @@
 import { parentPort } from "node:worker_threads";
 import { type BlockSource, compileBlocks } from "./blocks/compile.ts";
+import { type ContentWarning, contentWarnings, tagsWithoutFallback } from "./content-warnings.ts";
 import { UnsendableError } from "./header.ts";
 import {
   composeMessage,
@@ -22,11 +23,17 @@ export type ExaminationTask =
   | { task: "show"; content: Record<ContentField, string>; values: MergeValues }
   | { task: "compile"; source: string };
 
+export interface ExaminedMessage extends ShownMessage {
+  warnings: ContentWarning[];
+  /** See `tagsWithoutFallback`. */
+  bareTags: string[];
+}
+
 export interface ExaminationResults {
   check: ContentProblem[];
   compose: null;
   prepare: PreparedContent;
-  show: ShownMessage;
+  show: ExaminedMessage;
   compile: string;
 }
 
@@ -49,10 +56,15 @@ export function runTask(task: ExaminationTask): ExaminationResults[ExaminationTa
     case "prepare":
       return prepareContent(task.content);
     case "show":
-      return showMessage(task.content, task.values);
+      return examineMessage(task.content, task.values);
     case "compile":
       return compileBlocks(JSON.parse(task.source) as BlockSource);
   }
+}
+
+function examineMessage(content: Record<ContentField, string>, values: MergeValues): ExaminedMessage {
+  const shown = showMessage(content, values);
+  return { ...shown, warnings: contentWarnings(shown), bareTags: tagsWithoutFallback(content) };
 }
 
 /** For a recipient with fields of the greatest length, and for one without. */

@@ -7,7 +7,8 @@ import { button, document, paragraph, tag } from "../support/blocks.ts";
 import { consoleClient, refusalCodeOf, signIn } from "../support/console.ts";
 import { makeMember } from "../support/factories.ts";
 import { prune } from "../support/retention.ts";
-import { makeSender, type Sender } from "../support/sending.ts";
+import { addSubscribers, makeCampaignSender, makeSender, type Sender } from "../support/sending.ts";
+import { makeSequence } from "../support/sequences.ts";
 
 type Client = Awaited<ReturnType<typeof consoleClient>>;
 
@@ -166,5 +167,89 @@ describe("A draft of blocks", () => {
     assert.equal(await refusalCodeOf(save(ada, sent, "Late")), "resource_state_invalid");
     const { body, blocks } = await show(one);
     assert.deepEqual([body, blocks], ["<p>Before</p>", null]);
+  });
+
+  it("is shown with what could be better before it is saved, and the people who lack a value at the check", async () => {
+    const own = await makeSender({ recipients: 0, subject: "{{ last_name }}", body: "<p>Saved</p>" });
+    await addSubscribers(own, own.listId, [
+      { email: `a@${own.audience}`, firstName: "Ada", lastName: "L" },
+      { email: `b@${own.audience}`, lastName: "B" },
+      { email: `c@${own.audience}` },
+      { email: `d@${own.audience}`, status: "UNSUBSCRIBED" },
+    ]);
+    const client = await consoleClient(await signIn(own.owner.id), own.team.id);
+    const one = { type: "newsletter", id: own.newsletterId } as const;
+    const blocks = document(paragraph("Hi ", tag("first_name"), " ", tag("last_name", "you")), button("Go", ""));
+    const body = { ...one, blocks, preheader: null, subject: "For {{ first_name }}", person: `a@${own.audience}` };
+    const { data } = await client.app.content.compile.mutate({ body });
+    assert.deepEqual([data.subject, data.to.name, data.problems, data.warnings], ["For Ada", "Ada L", [], []]);
+    assert.match(data.html, /Hi Ada L/);
+    const saved = (await client.app.content.document.query({ query: one })).data;
+    assert.deepEqual([saved.body, saved.blocks], ["<p>Saved</p>", null]);
+
+    const large = { type: "html", attrs: { html: `<a href="example.com">x</a>${" x".repeat(51_000)}` } };
+    const image = { type: "image", attrs: { src: "https://example.com/a.png", alt: "" } };
+    const worse = { ...body, subject: "x".repeat(61), blocks: document(paragraph("www.example.com"), image, large) };
+    const { warnings } = (await client.app.content.compile.mutate({ body: worse })).data;
+    assert.deepEqual(
+      warnings.map(({ kind }) => kind),
+      ["image_without_text", "relative_link", "bare_address", "long_subject", "large"],
+    );
+    await client.app.content.saveBlocks.mutate({ body: { ...one, blocks, preheader: null, subject: "News" } });
+    const checked = (await client.app.content.check.query({ query: one })).data;
+    assert.deepEqual(checked.warnings, [
+      {
+        kind: "no_fallback",
+        message: "2 of 3 people have no value for {{ first_name }}, and it has no fallback.",
+      },
+    ]);
+  });
+
+  it("of a campaign counts the contacts without a field, and goes with its segment into a copy", async () => {
+    const own = await makeCampaignSender({
+      recipients: [{ email: "ada@example.com", fields: { town: "London" } }, { email: "bob@example.com" }],
+    });
+    const client = await consoleClient(await signIn(own.owner.id), own.team.id);
+    const one = { type: "campaign", id: own.campaignId } as const;
+    const blocks = document(paragraph(tag("fields.town"), tag("fields.street", "home")));
+    await client.app.content.saveBlocks.mutate({ body: { ...one, blocks, preheader: "In short", subject: "News" } });
+    const checked = (await client.app.content.check.query({ query: one })).data;
+    assert.match(checked.warnings[0]?.message ?? "", /^1 of 2 people have no value for \{\{ fields\.town \}\}/);
+    const { data: copy } = await client.app.content.duplicate.mutate({ body: one });
+    const [from, to] = await Promise.all(
+      [one.id, copy.id].map(async (campaignId) => {
+        const { data } = await client.api.campaigns.drafts.retrieve.query({ params: { campaignId } });
+        const { name, subject, body, segment_id, account_ids, status } = data;
+        const query = { type: "campaign", id: campaignId } as const;
+        const written = (await client.app.content.document.query({ query })).data;
+        return { name, subject, body, segment_id, account_ids, status, blocks: written.blocks, pre: written.preheader };
+      }),
+    );
+    assert.ok(from && from.segment_id !== null && from.account_ids.length === 1);
+    assert.deepEqual(to, { ...from, name: `Copy of ${from.name}` });
+  });
+
+  it("of a newsletter is copied with its lists and its sender, also when it was sent, as a draft without versions", async () => {
+    const own = await makeSender({ recipients: 0 });
+    const client = await consoleClient(await signIn(own.owner.id), own.team.id);
+    const one = { type: "newsletter", id: own.newsletterId } as const;
+    await sql`update newsletters set status = 'SENT', name = ${"x".repeat(199)}, send_days = '{1}', tracking = true
+      where id = ${one.id}`.execute(kysely(own.em.fork()));
+    const { data } = await client.app.content.duplicate.mutate({ body: one });
+    assert.equal(data.name, `Copy of ${"x".repeat(192)}`);
+    const params = { newsletterId: data.id };
+    const copy = (await client.api.newsletters.drafts.retrieve.query({ params })).data;
+    assert.deepEqual(
+      [copy.status, copy.lists, copy.from_email, copy.send_days, copy.send_id],
+      ["DRAFT", [own.listId], own.fromEmail, [1], null],
+    );
+    const query = { ...one, id: data.id };
+    assert.equal((await client.app.content.settings.query({ query })).data.tracking, true);
+    assert.deepEqual((await client.app.content.versions.query({ query })).data, []);
+    const sequence = { type: "campaign", id: await makeSequence(own, { isStarted: false }) } as const;
+    assert.equal(
+      await refusalCodeOf(client.app.content.duplicate.mutate({ body: sequence })),
+      "resource_state_invalid",
+    );
   });
 });

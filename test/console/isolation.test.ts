@@ -82,6 +82,11 @@ const SAMPLES: Record<string, Sample> = {
   "content.saveBlocks": ({ newsletter }) => ({
     body: { type: "newsletter", id: newsletter, preheader: null, blocks: { type: "doc", content: [] } },
   }),
+  "content.compile": ({ newsletter }) => ({
+    body: { type: "newsletter", id: newsletter, preheader: null, blocks: { type: "doc", content: [] } },
+  }),
+  "content.check": ({ newsletter }) => ({ query: { type: "newsletter", id: newsletter } }),
+  "content.duplicate": ({ newsletter }) => ({ body: { type: "newsletter", id: newsletter } }),
   "content.versions": ({ newsletter }) => ({ query: { type: "newsletter", id: newsletter } }),
   "content.version": ({ newsletter, draftVersion }) => ({
     query: { type: "newsletter", id: newsletter, version_id: draftVersion },

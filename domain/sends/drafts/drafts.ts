@@ -42,8 +42,14 @@ export interface DraftContent {
 
 interface OwnFields {
   /** Normalised address in From, of a newsletter. */
-  fromEmail?: string | null;
+  fromEmail?: string | null | undefined;
   isDrip?: boolean;
+  preheader?: string | null | undefined;
+  blocks?: unknown;
+  sendDays?: number[];
+  tracking?: boolean | null | undefined;
+  segmentId?: string | null;
+  accountIds?: string[];
 }
 
 /**
@@ -210,11 +216,11 @@ export async function attachList(em: EntityManager, newsletterId: string, listId
   if (numInsertedOrUpdatedRows) await touchNewsletters(em, tenantOf(em), [newsletterId]);
 }
 
-/** Lets a new newsletter target the list that its key was made for, unless that was deleted. */
-export const attachListOfKey = (em: EntityManager, tenant: Tenant, newsletterId: string, listId: string) =>
-  // The lock prevents the list's deletion until the newsletter is committed.
+/** Lets a new newsletter target lists. @param which condition on lists `l`: such as that its key was made for, unless that was deleted */
+export const attachLists = (em: EntityManager, tenant: Tenant, newsletterId: string, which: RawBuilder<unknown>) =>
+  // The lock prevents a list's deletion until the newsletter is committed.
   sql`insert into newsletter_lists (newsletter_id, list_id)
-    select ${newsletterId}, l.id from lists l where l.id = ${listId} and ${ofTenant(tenant, "l")} for share`.execute(
+    select ${newsletterId}, l.id from lists l where ${which} and ${ofTenant(tenant, "l")} for share`.execute(
     kysely(em),
   );
 

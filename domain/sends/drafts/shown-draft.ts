@@ -4,13 +4,16 @@ import { type EntityManager, forTenant, kysely, ofTenant, type Tenant } from "..
 import { lookupAddress } from "../../address.ts";
 import { segmentContacts } from "../../audience/segments/segments.ts";
 import { ApiError } from "../../errors.ts";
+import { type ContentWarning, MAX_BYTES_SHOWN, MAX_SUBJECT_SHOWN } from "../../mail/content-warnings.ts";
 import { examineContent, showInThread } from "../../mail/examination.ts";
 import type { ShownMessage } from "../../mail/message.ts";
 import { SAMPLE } from "../../mail/template.ts";
 import { type ContentField, describeProblem, TemplateError } from "../../mail/template-problem.ts";
 import type { SendResource } from "../resource.ts";
+import { compileDocument, type WrittenDocument } from "./documents.ts";
 import { type Draft, readDraft } from "./draft.ts";
 import { refuseCrowd, templateRefusal } from "./drafts.ts";
+import { planMembers } from "./members.ts";
 
 /** A draft as one person would see its mail. */
 export interface ShownDraft extends ShownMessage {
@@ -20,6 +23,13 @@ export interface ShownDraft extends ShownMessage {
   isSample: boolean;
   /** For which the draft is refused at its send-preview. */
   problems: { field: "subject" | "body"; message: string }[];
+  /** With which it is sent all the same. */
+  warnings: DraftWarning[];
+}
+
+export interface DraftWarning {
+  kind: ContentWarning["kind"] | "no_fallback";
+  message: string;
 }
 
 interface ShownPerson {
@@ -33,6 +43,13 @@ interface ShownPerson {
 /** The hosts do not exist: a press on a link changes nothing. */
 const LINKS = { unsubscribe_url: "https://unsubscribe.invalid/", tracking_url: "https://tracking.invalid/" };
 
+interface ShowOptions {
+  /** In place of the draft's own content. */
+  written?: WrittenDocument;
+  /** Also counts the people who lack what a merge tag prints. */
+  countPeople?: boolean;
+}
+
 /**
  * Fills the mail of a draft, or of what was one, with the values of a person.
  * @param email of a subscriber, or of a contact for a campaign; the first that it targets unless given
@@ -44,6 +61,7 @@ export async function showDraft(
   tenant: Tenant,
   resource: SendResource,
   email: string | undefined,
+  { written, countPeople = false }: ShowOptions = {},
 ): Promise<ShownDraft> {
   const draft = await readDraft(em, tenant, resource, { lock: false });
   const person = await (resource.type === "newsletter" ? findSubscriber : findContact)(em, draft, email);
@@ -51,22 +69,55 @@ export async function showDraft(
     throw new ApiError("not_found", "No person of this team has that address.", { param: "person" });
   }
   const to = person ?? samplePerson(draft);
-  const content = { subject: draft.subject ?? "", html: draft.body ?? "" };
+  const html = written ? await compileDocument(tenant, written) : draft.body;
+  const subject = written?.subject === undefined ? draft.subject : written.subject;
+  const content = { subject: subject ?? "", html: html ?? "" };
   refuseCrowd(tenant.teamId);
   const values = {
     ...{ email: to.email, first_name: to.firstName, last_name: to.lastName, list_name: to.listName },
     ...{ fields: to.fields ?? undefined, ...LINKS },
   };
-  const shown = await showInThread(tenant.teamId, content, values).catch((error: unknown) => {
-    throw error instanceof TemplateError ? templateRefusal(error.problem, "html") : error;
-  });
+  const { warnings, bareTags, ...shown } = await showInThread(tenant.teamId, content, values).catch(
+    (error: unknown) => {
+      throw error instanceof TemplateError ? templateRefusal(error.problem, "html") : error;
+    },
+  );
   const problems = await examineContent(tenant.teamId, content, draft.fieldNames);
   return {
     ...shown,
     ...{ to, isSample: !person, from: await readSender(em, draft) },
     problems: problems.map((problem) => ({ field: partOf(problem.field), message: describeProblem(problem) })),
+    warnings: [...(countPeople ? await warnOfGaps(em, draft, bareTags) : []), ...warnings.map(inWords)],
   };
 }
+
+/** Of each tag that prints nothing for some of the people who would be mailed. */
+async function warnOfGaps(em: EntityManager, draft: Draft, tags: readonly string[]): Promise<DraftWarning[]> {
+  if (tags.length === 0) return [];
+  const printedBy = (tag: string) => (tag.startsWith("fields.") ? sql`fields ->> ${tag.slice(7)}` : sql.ref(tag));
+  const gaps = tags.map((tag) => sql`count(*) filter (where coalesce(${printedBy(tag)}, '') = '')`);
+  const { rows } = await sql<{ people: number; gaps: number[] }>`
+    select count(*)::int as people, array[${sql.join(gaps)}]::int[] as gaps
+    from (${await planMembers(em, draft)}) members where permitted and not suppressed`.execute(kysely(em));
+  const [{ people, gaps: counts } = { people: 0, gaps: [] }] = rows;
+  return tags.flatMap((tag, i) => {
+    const count = counts[i] ?? 0;
+    const message = `${count} of ${people} people have no value for {{ ${tag} }}, and it has no fallback.`;
+    return count > 0 ? { kind: "no_fallback" as const, message } : [];
+  });
+}
+
+const times = (count: number, one: string) => (count === 1 ? `One ${one}` : `${count} ${one}s`);
+const SENTENCES: Record<ContentWarning["kind"], (count: number) => string> = {
+  image_without_text: (count) => `${times(count, "image")} without an alternative text.`,
+  empty_link: (count) => `${times(count, "link")} without an address.`,
+  relative_link: (count) => `${times(count, "link")} without https:// leading nowhere from a mail.`,
+  insecure_link: (count) => `${times(count, "link")} with http: in place of https:.`,
+  bare_address: (count) => `${times(count, "web address")} in the text without a link.`,
+  long_subject: (count) => `The subject has ${count} characters; phones cut it after about ${MAX_SUBJECT_SHOWN}.`,
+  large: (count) => `The HTML has ${count} bytes; Gmail hides what follows the first ${MAX_BYTES_SHOWN}.`,
+};
+const inWords = ({ kind, count }: ContentWarning): DraftWarning => ({ kind, message: SENTENCES[kind](count) });
 
 const partOf = (field: ContentField) => (field === "html" ? "body" : "subject");
 

@@ -1,10 +1,9 @@
 import { sql } from "kysely";
-import { DraftVersion } from "../../../db/entities/send.ts";
+import { type Campaign, DraftVersion, type Newsletter } from "../../../db/entities/send.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant, tenantOf } from "../../../db/orm.ts";
 import { isoInstant } from "../../../db/sql.ts";
 import { orNotFound } from "../../errors.ts";
 import { newId } from "../../ids.ts";
-import type { Broadcast } from "./drafts.ts";
 
 /** Of one draft. */
 const MAX_VERSIONS = 100;
@@ -14,7 +13,11 @@ const SPAN = sql`'10 minutes'::interval`;
  * Keeps the content of a draft that is about to be replaced. The draft is locked.
  * @param isReplaceable its writer only saves again: it takes the place of the one before that they wrote in the same ten minutes
  */
-export async function keepVersion(em: EntityManager, draft: Broadcast, isReplaceable: boolean): Promise<void> {
+export async function keepVersion(
+  em: EntityManager,
+  draft: Newsletter | Campaign,
+  isReplaceable: boolean,
+): Promise<void> {
   const { id: draftId, subject, preheader, body, blocks, updatedAt: writtenAt, updatedBy: writtenBy } = draft;
   const tenant = tenantOf(em);
   const spanOf = (instant: unknown) => sql`date_bin(${SPAN}, ${instant}::timestamptz, 'epoch')`;
