@@ -126,6 +126,12 @@ program
   .option("--connections <n>", "connections allowed", wholeNumber(1), 100)
   .action(async (options) => show(await (await import("./dkim.ts")).benchDkim(options)));
 
+program
+  .command("blocks")
+  .description("the check and the compiler of documents of blocks")
+  .option("--repeat <n>", "runs of each", wholeNumber(1), 50)
+  .action(async (options) => show((await import("./blocks.ts")).benchBlocks(options)));
+
 withStackOptions(program.command("analytics"))
   .description("GET /analytics/overview of a team with many mails, opens, clicks and reports, and a recount of them")
   .option("--events <n>", "mails, opens, clicks and reports", wholeNumber(1), 10_000_000)

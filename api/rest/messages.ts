@@ -16,10 +16,10 @@ export function paramName(path: readonly PropertyKey[]): string | undefined {
   if (path.length === 0) return undefined;
   const steps = path.map((step, i) => {
     if (typeof step === "number") return `[${step}]`;
-    const name = step === "" ? '""' : String(step);
+    const name = step === "" ? '""' : shortened(String(step));
     return i === 0 ? name : `.${name}`;
   });
-  return shortened(steps.join(""));
+  return steps.join("");
 }
 
 const plural = (count: number | bigint, unit: string) => `${count} ${unit}${count === 1 || count === 1n ? "" : "s"}`;

@@ -16,10 +16,10 @@ const TEXT = "#1f2328";
 const LINK = "#0b57d0";
 const RULE = "#d0d7de";
 const SIZES = { 1: "28px/36px", 2: "22px/30px", 3: "18px/26px" } as const;
-const TEXT_STYLE = `font:16px/24px ${FAMILY};color:${TEXT}`;
+const TEXT_STYLE = `font:16px/24px ${FAMILY};mso-line-height-rule:exactly;color:${TEXT}`;
 
 const STYLES = `<style>:root{color-scheme:light dark;supported-color-schemes:light dark}
-@media (max-width:${WIDTH - 1}px){.column{max-width:100%!important}}</style>
+@media (max-width:${WIDTH - 1}px){.column,.wide{max-width:100%!important}}</style>
 <style>@media (prefers-color-scheme:dark){.page{background-color:#16181d!important}.card{background-color:#22252b!important}
 .text{color:#e8eaed!important}.link{color:#8ab4f8!important}.rule{border-color:#4b5059!important}}</style>`;
 
@@ -94,7 +94,8 @@ function imageHtml({ src, alt, width, href }: Of<"image">["attrs"], room: number
   if (src === "") return "";
   const shown = Math.round(Math.min(width ?? room, room));
   const style = `display:inline-block;width:100%;max-width:${shown}px;height:auto;border:0`;
-  const image = `<img src="${literal(src)}" alt="${literal(alt ?? "")}" width="${shown}" style="${style}">`;
+  const name = shown === Math.round(room) ? ` class="wide"` : "";
+  const image = `<img${name} src="${literal(src)}" alt="${literal(alt ?? "")}" width="${shown}" style="${style}">`;
   return href ? link(href, image, "text-decoration:none", "") : image;
 }
 
@@ -110,8 +111,8 @@ const space = (height: number): string =>
 
 /** A row of a table. @param side padding at both sides @param room the width between them, in pixels */
 function rowHtml(block: Block, side: number, room: number): string {
-  const row = (html: string, align: string | null = "left", style = TEXT_STYLE, name = ` class="text"`) =>
-    `<tr><td${name} align="${align ?? "center"}" style="padding:0 ${side}px 16px;${style}">${html}</td></tr>\n`;
+  const row = (html: string, align = "left", style = TEXT_STYLE, name = ` class="text"`) =>
+    `<tr><td${name} align="${align}" style="padding:0 ${side}px 16px;${style}">${html}</td></tr>\n`;
   switch (block.type) {
     case "heading": {
       const { level, textAlign } = block.attrs;
@@ -124,9 +125,9 @@ function rowHtml(block: Block, side: number, room: number): string {
       return row(`${TABLE} width="100%"><tr><td class="text rule" style="${style}">${quote}</td></tr></table>`);
     }
     case "image":
-      return row(imageHtml(block.attrs, room), block.attrs.align);
+      return row(imageHtml(block.attrs, room), block.attrs.align ?? "center");
     case "button":
-      return row(buttonHtml(block.attrs), block.attrs.align);
+      return row(buttonHtml(block.attrs), block.attrs.align ?? "center");
     case "divider": {
       const line = `${TABLE} width="100%"><tr><td class="rule" style="border-top:1px solid ${RULE};font-size:0;line-height:1px">&nbsp;</td></tr></table>`;
       return row(line, "left", "padding-top:8px");
@@ -135,7 +136,7 @@ function rowHtml(block: Block, side: number, room: number): string {
       return space(block.attrs.height);
     case "socialLinks": {
       const links = block.attrs.links.flatMap(({ network, href }) => (href ? link(href, NETWORKS[network]) : []));
-      return row(links.join(" &middot; "), block.attrs.align);
+      return row(links.join(" &middot; "), block.attrs.align ?? "center");
     }
     // Its colours are its own: they are made for white.
     case "html":
@@ -185,7 +186,7 @@ export interface BlockSource {
 export function compileBlocks({ document, preheader, language }: BlockSource): string {
   const lang = language === undefined ? "" : ` lang="${literal(language)}"`;
   const rows = document.content.map((block) => rowHtml(block, PADDING, CONTENT_WIDTH)).join("");
-  const card = `${TABLE} class="card" width="100%" bgcolor="#ffffff" style="max-width:${WIDTH}px;background-color:#ffffff">`;
+  const card = `<div class="card" style="max-width:${WIDTH}px;margin:0 auto;background-color:#ffffff">${TABLE} width="100%">`;
   return `<!doctype html>
 <html${lang}><head><meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">
 <meta name="color-scheme" content="light dark"><meta name="supported-color-schemes" content="light dark">
@@ -193,9 +194,9 @@ ${forOutlook("<xml><o:OfficeDocumentSettings><o:PixelsPerInch>96</o:PixelsPerInc
 ${STYLES}</head>
 <body class="page" style="margin:0;padding:0;background-color:#f4f5f7">
 ${preheaderHtml(preheader)}<div role="article"${lang}>${TABLE} class="page" width="100%" bgcolor="#f4f5f7" style="background-color:#f4f5f7"><tr><td align="center">
-${forOutlook(`${TABLE} width="${WIDTH}"><tr><td>`)}${card}
+${forOutlook(`${TABLE} width="${WIDTH}" bgcolor="#ffffff"><tr><td>`)}${card}
 ${space(PADDING)}
-${rows}${space(8)}</table>${forOutlook("</td></tr></table>")}
+${rows}${space(8)}</table></div>${forOutlook("</td></tr></table>")}
 </td></tr></table></div></body></html>
 `;
 }
