@@ -2,12 +2,22 @@ import assert from "node:assert/strict";
 import { TRPCClientError } from "@trpc/client";
 import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
-import { api } from "../support/api.ts";
+import { api, codeOf } from "../support/api.ts";
 import { button, document, paragraph, tag } from "../support/blocks.ts";
 import { consoleClient, refusalCodeOf, signIn } from "../support/console.ts";
 import { makeMember } from "../support/factories.ts";
 import { prune } from "../support/retention.ts";
-import { addSubscribers, makeCampaignSender, makeSender, type Sender } from "../support/sending.ts";
+import {
+  addSubscribers,
+  caughtMails,
+  confirm,
+  makeCampaignSender,
+  makeSender,
+  readMail,
+  type Sender,
+  sendAndWait,
+  tokenOf,
+} from "../support/sending.ts";
 import { makeSequence } from "../support/sequences.ts";
 
 type Client = Awaited<ReturnType<typeof consoleClient>>;
@@ -75,6 +85,8 @@ describe("A draft of blocks", () => {
     assert.equal((await programs().patch(path, { body: before.body })).status, 200);
     const after = await show(one);
     assert.deepEqual([after.blocks, after.preheader, after.body], [null, null, before.body]);
+    const { rows } = await sql`select from newsletters where id = ${one.id} and blocks is null`.execute(db());
+    assert.equal(rows.length, 1);
     const [version, first, ...others] = await versionsOf(one);
     assert.ok(version && first && others.length === 0);
     assert.deepEqual([version.has_blocks, version.subject, version.by], [true, "Other", null]);
@@ -97,6 +109,10 @@ describe("A draft of blocks", () => {
         }),
       );
     assert.deepEqual(await textsOf(), ["A2", "By a program"]);
+    assert.deepEqual(
+      (await versionsOf(one)).map(({ has_blocks }) => has_blocks),
+      [true, false],
+    );
     await save(bob, one, "B1");
     await save(ada, one, "A4");
     assert.deepEqual(await textsOf(), ["B1", "A3", "A2", "By a program"]);
@@ -104,6 +120,20 @@ describe("A draft of blocks", () => {
     await ada.app.content.restoreVersion.mutate({ body: { ...one, version_id: id } });
     for (const text of ["A5", "A6", "A7"]) await save(ada, one, text);
     assert.deepEqual(await textsOf(), ["A6", "A4", "B1", "A3", "By a program"]);
+  });
+
+  it("is sent as it was previewed: a save makes the token void, and the mail has the HTML", async () => {
+    const own = await makeSender({ recipients: 1 });
+    const client = await consoleClient(await signIn(own.owner.id), own.team.id);
+    const token = await tokenOf(own);
+    const blocks = document(paragraph("Blocks for ", tag("first_name", "you")));
+    const body = { type: "newsletter", id: own.newsletterId, blocks, preheader: null } as const;
+    await client.app.content.saveBlocks.mutate({ body });
+    assert.equal(codeOf(await confirm(own, token)), "send_plan_changed");
+    await sendAndWait(own);
+    const [mail] = await caughtMails(own);
+    assert.match((await readMail(mail?.id ?? 0)).text ?? "", /^Blocks for /);
+    assert.equal(await refusalCodeOf(client.app.content.saveBlocks.mutate({ body })), "resource_state_invalid");
   });
 
   it("leaves no version of what programs alone have written", async () => {

@@ -68,7 +68,7 @@ describe("Compiled blocks", () => {
     const lacking = new Map<string, Set<string>>();
     for (const content of SAMPLES) {
       const parsed = blockDocument.parse(document(...content));
-      const html = compileBlocks({ document: parsed, preheader: "In short", language: "en" });
+      const html = compileBlocks({ blocks: parsed, preheader: "In short", language: "en" });
       const { issues } = caniemail({ clients: ["gmail.*", "outlook.*", "apple-mail.*"], html });
       for (const [client, found] of issues.errors) {
         for (const { title } of found) lacking.set(title, (lacking.get(title) ?? new Set()).add(client));

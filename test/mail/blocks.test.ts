@@ -1,18 +1,28 @@
 import assert from "node:assert/strict";
+import fc from "fast-check";
+import { Parser } from "htmlparser2";
 import { compileBlocks } from "../../domain/mail/blocks/compile.ts";
 import { BLOCK_LIMITS, blockDocument } from "../../domain/mail/blocks/schema.ts";
 import { showMessage } from "../../domain/mail/message.ts";
-import { checkContent, type MergeValues } from "../../domain/mail/template.ts";
+import { checkContent, compileTemplate, type MergeValues } from "../../domain/mail/template.ts";
 import { button, columns, document, linkTo, list, type Node, paragraph, tag, words } from "../support/blocks.ts";
 
 const compile = (content: Node, preheader = "", language?: string): string =>
-  compileBlocks({ document: blockDocument.parse(content), preheader, language });
+  compileBlocks({ blocks: blockDocument.parse(content), preheader, language });
 
 const PERSON = { email: "ada@example.com", first_name: "Ada", unsubscribe_url: "https://example.com/u/1" };
 
 /** The mail of one person. */
 const show = (content: Node, values: MergeValues = PERSON, preheader?: string) =>
   showMessage({ subject: "", html: compile(content, preheader) }, values);
+
+/** As a mail program shows it. */
+function firstParagraph(html: string): string {
+  const [, source = ""] = /<p [^>]*>(.*?)<\/p>/s.exec(html) ?? [];
+  let shown = "";
+  new Parser({ ontext: (text) => (shown += text) }).end(source);
+  return shown;
+}
 
 /** Places of what is refused. */
 const refusedAt = (content: unknown): string[] => {
@@ -151,5 +161,34 @@ describe("Blocks", () => {
   it("leave no problem of a template, however they are written", () => {
     const content = document(paragraph("{{", tag("first_name", "{{"), "}}"), button("{%", "https://example.com/{%"));
     assert.deepEqual(checkContent({ subject: "", html: compile(content) }), []);
+    const piece = fc.constantFrom(
+      "{",
+      "}",
+      "{{",
+      "{%",
+      "%}",
+      "<",
+      '"',
+      "'",
+      "\\",
+      "&",
+      "a",
+      " ",
+      "|",
+      "-",
+      "raw",
+      "\u0080",
+    );
+    const text = fc.array(piece, { minLength: 1, maxLength: 12 }).map((pieces) => pieces.join(""));
+    fc.assert(
+      fc.property(text, text, text, (before, fallback, alt) => {
+        const image = { type: "image", attrs: { src: "https://example.com/a.png", alt } };
+        const html = compile(document(paragraph(before, tag("first_name", fallback), before), image, button(alt, "")));
+        assert.deepEqual(checkContent({ subject: "", html }), []);
+        const shown = compileTemplate(html, { escape: true });
+        assert.deepEqual([...shown.variables], ["first_name"]);
+        assert.equal(firstParagraph(shown.render({})), `${before}${fallback}${before}`);
+      }),
+    );
   });
 });

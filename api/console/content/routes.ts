@@ -38,6 +38,7 @@ import { runTestMail } from "./test-mail.ts";
 
 const type = z.enum(RESOURCE_TYPES);
 const one = { type, id: idParam };
+const ofOne = z.strictObject({ query: z.strictObject(one) });
 const newsletterList = z.strictObject({ newsletter_id: idParam, list_id: idParam });
 const MAX_PREHEADER_LENGTH = 500;
 /** ISO weekdays. */
@@ -78,20 +79,17 @@ const page = consoleQuery(
 );
 
 /** The facts of a draft that the API does not show, and the merge tags that it may use. */
-const settings = consoleQuery(
-  { role: "VIEWER", input: z.strictObject({ query: z.strictObject(one) }) },
-  async ({ ctx, input }) => {
-    const { type, id } = input.query;
-    const { tracking } = await readBroadcast(ctx.em, BROADCASTS[type], id);
-    const team = await ctx.em.findOneOrFail(Team, { id: ctx.tenant.teamId });
-    const fields = type === "campaign" ? await readFields(ctx.em, ctx.tenant) : [];
-    return {
-      tracking,
-      team_tracking: team.tracking as TrackingMode,
-      merge_tags: mergeTags(type === "newsletter", fields),
-    };
-  },
-);
+const settings = consoleQuery({ role: "VIEWER", input: ofOne }, async ({ ctx, input }) => {
+  const { type, id } = input.query;
+  const { tracking } = await readBroadcast(ctx.em, BROADCASTS[type], id);
+  const team = await ctx.em.findOneOrFail(Team, { id: ctx.tenant.teamId });
+  const fields = type === "campaign" ? await readFields(ctx.em, ctx.tenant) : [];
+  return {
+    tracking,
+    team_tracking: team.tracking as TrackingMode,
+    merge_tags: mergeTags(type === "newsletter", fields),
+  };
+});
 
 const change = consoleMutation(
   {
@@ -109,9 +107,8 @@ const change = consoleMutation(
 );
 
 /** The content as its writer sees it; `blocks` is null for a draft of HTML. */
-const document = consoleQuery(
-  { role: "VIEWER", input: z.strictObject({ query: z.strictObject(one) }) },
-  async ({ ctx, input: { query } }) => presentContent(await readBroadcast(ctx.em, BROADCASTS[query.type], query.id)),
+const document = consoleQuery({ role: "VIEWER", isHeavy: true, input: ofOne }, async ({ ctx, input: { query } }) =>
+  presentContent(await readBroadcast(ctx.em, BROADCASTS[query.type], query.id)),
 );
 
 const presentContent = ({ subject, preheader, blocks, body, updatedAt }: Broadcast) => ({
@@ -129,16 +126,13 @@ const saveBlocks = consoleMutation(
 );
 
 /** Those of the last 30 days without their content, the newest first. */
-const versions = consoleQuery(
-  { role: "VIEWER", input: z.strictObject({ query: z.strictObject(one) }) },
-  async ({ ctx, input: { query } }) => {
-    await readBroadcast(ctx.em, BROADCASTS[query.type], query.id);
-    return listVersions(ctx.em, ctx.tenant, query.id);
-  },
-);
+const versions = consoleQuery({ role: "VIEWER", input: ofOne }, async ({ ctx, input: { query } }) => {
+  await readBroadcast(ctx.em, BROADCASTS[query.type], query.id);
+  return listVersions(ctx.em, ctx.tenant, query.id);
+});
 
 const version = consoleQuery(
-  { role: "VIEWER", input: z.strictObject({ query: z.strictObject({ ...one, version_id: idParam }) }) },
+  { role: "VIEWER", isHeavy: true, input: z.strictObject({ query: z.strictObject({ ...one, version_id: idParam }) }) },
   async ({ ctx, input: { query } }) => {
     const { subject, preheader, blocks, body, writtenAt } = await readVersion(ctx.em, query.id, query.version_id);
     return { subject, preheader, blocks, body, at: writtenAt.toISOString() };
@@ -200,13 +194,10 @@ const compile = consoleMutation(
 );
 
 /** Before a send: for what it is refused, what could be better, and how many people lack a value. */
-const check = consoleQuery(
-  { role: "VIEWER", isHeavy: true, input: z.strictObject({ query: z.strictObject(one) }) },
-  async ({ ctx, input: { query } }) => {
-    const { problems, warnings } = await showDraft(ctx.em, ctx.tenant, query, undefined, { countPeople: true });
-    return { problems, warnings };
-  },
-);
+const check = consoleQuery({ role: "VIEWER", isHeavy: true, input: ofOne }, async ({ ctx, input: { query } }) => {
+  const { problems, warnings } = await showDraft(ctx.em, ctx.tenant, query, undefined, { countPeople: true });
+  return { problems, warnings };
+});
 
 function presentMail({ to, isSample, ...mail }: ShownDraft) {
   const name = [to.firstName, to.lastName].filter(Boolean).join(" ");

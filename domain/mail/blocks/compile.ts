@@ -16,7 +16,7 @@ const TEXT = "#1f2328";
 const LINK = "#0b57d0";
 const RULE = "#d0d7de";
 const SIZES = { 1: "28px/36px", 2: "22px/30px", 3: "18px/26px" } as const;
-const TEXT_STYLE = `font:16px/24px ${FAMILY};mso-line-height-rule:exactly;color:${TEXT}`;
+const TEXT_STYLE = `font:16px/24px ${FAMILY};color:${TEXT}`;
 
 const STYLES = `<style>:root{color-scheme:light dark;supported-color-schemes:light dark}
 @media (max-width:${WIDTH - 1}px){.column,.wide{max-width:100%!important}}</style>
@@ -38,15 +38,7 @@ const urlOf = (href: string): string => (URL_TAG.test(href) ? href : literal(hre
 const link = (href: string, html: string, style = `color:${LINK};text-decoration:underline`, name = ` class="link"`) =>
   `<a href="${urlOf(href)}"${name} style="${style}">${html}</a>`;
 
-const ELEMENTS = {
-  ...{
-    bold: ["<strong>", "</strong>"],
-    italic: ["<em>", "</em>"],
-    underline: ["<u>", "</u>"],
-    strike: ["<s>", "</s>"],
-  },
-  code: [`<code style="font-family:Consolas,Menlo,monospace">`, "</code>"],
-} as const;
+const ELEMENTS = { bold: "strong", italic: "em", underline: "u", strike: "s", code: "code" } as const;
 
 function inlineHtml(node: Inline): string {
   let html = "<br>";
@@ -55,7 +47,7 @@ function inlineHtml(node: Inline): string {
     const { name, fallback } = node.attrs;
     html = fallback ? `{{ ${name} | default: "${inTag(fallback)}" }}` : `{{ ${name} }}`;
   }
-  for (const { type } of node.marks ?? []) if (type !== "link") html = ELEMENTS[type].join(html);
+  for (const { type } of node.marks ?? []) if (type !== "link") html = `<${ELEMENTS[type]}>${html}</${ELEMENTS[type]}>`;
   return html;
 }
 
@@ -107,7 +99,7 @@ function buttonHtml({ label, href, align }: Of<"button">["attrs"]): string {
 }
 
 const space = (height: number): string =>
-  `<tr><td height="${height}" style="height:${height}px;font-size:0;line-height:${height}px">&nbsp;</td></tr>`;
+  `<tr><td height="${height}" style="height:${height}px;font-size:0;line-height:${height}px;mso-line-height-rule:exactly">&nbsp;</td></tr>`;
 
 /** A row of a table. @param side padding at both sides @param room the width between them, in pixels */
 function rowHtml(block: Block, side: number, room: number): string {
@@ -175,17 +167,17 @@ function preheaderHtml(preheader: string): string {
 }
 
 export interface BlockSource {
-  document: BlockDocument;
+  blocks: BlockDocument;
   /** A template, as the subject is one. */
-  preheader: string;
+  preheader: string | null;
   /** BCP 47. */
   language?: string | undefined;
 }
 
 /** The HTML of a mail, a template. @throws {TemplateError} `syntax` for the preheader */
-export function compileBlocks({ document, preheader, language }: BlockSource): string {
+export function compileBlocks({ blocks, preheader, language }: BlockSource): string {
   const lang = language === undefined ? "" : ` lang="${literal(language)}"`;
-  const rows = document.content.map((block) => rowHtml(block, PADDING, CONTENT_WIDTH)).join("");
+  const rows = blocks.content.map((block) => rowHtml(block, PADDING, CONTENT_WIDTH)).join("");
   const card = `<div class="card" style="max-width:${WIDTH}px;margin:0 auto;background-color:#ffffff">${TABLE} width="100%">`;
   return `<!doctype html>
 <html${lang}><head><meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">
@@ -193,7 +185,7 @@ export function compileBlocks({ document, preheader, language }: BlockSource): s
 ${forOutlook("<xml><o:OfficeDocumentSettings><o:PixelsPerInch>96</o:PixelsPerInch></o:OfficeDocumentSettings></xml>")}
 ${STYLES}</head>
 <body class="page" style="margin:0;padding:0;background-color:#f4f5f7">
-${preheaderHtml(preheader)}<div role="article"${lang}>${TABLE} class="page" width="100%" bgcolor="#f4f5f7" style="background-color:#f4f5f7"><tr><td align="center">
+${preheaderHtml(preheader ?? "")}<div role="article"${lang}>${TABLE} class="page" width="100%" bgcolor="#f4f5f7" style="background-color:#f4f5f7"><tr><td align="center">
 ${forOutlook(`${TABLE} width="${WIDTH}" bgcolor="#ffffff"><tr><td>`)}${card}
 ${space(PADDING)}
 ${rows}${space(8)}</table></div>${forOutlook("</td></tr></table>")}

@@ -13,7 +13,7 @@ export const CONTENT_WIDTH = 552;
 const name = `(?:${MERGE_TAGS.join("|")}|fields\\.[a-z][a-z0-9_]{0,99})`;
 const TAG_NAME = new RegExp(`^${name}$`);
 /** A whole URL. */
-export const URL_TAG = /^\{\{\s*(unsubscribe_url|fields\.[a-z][a-z0-9_]{0,99})\s*\}\}$/;
+export const URL_TAG = /^\{\{\s*(unsubscribe_url|tracking_url|fields\.[a-z][a-z0-9_]{0,99})\s*\}\}$/;
 
 /** The URL parser would take a control character out of a scheme, or white space. */
 const isUrl = (text: string, scheme: RegExp) => scheme.test(text) && URL.canParse(text) && !/[\s\p{Cc}\\]/u.test(text);

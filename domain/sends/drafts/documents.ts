@@ -2,27 +2,20 @@ import type { EntityManager, Tenant } from "../../../db/orm.ts";
 import { transaction } from "../../../db/transaction.ts";
 import { type Edit, noteEdit } from "../../edits.ts";
 import { ApiError } from "../../errors.ts";
-import type { BlockDocument } from "../../mail/blocks/schema.ts";
+import type { BlockSource } from "../../mail/blocks/compile.ts";
 import { compileInThread } from "../../mail/examination.ts";
 import { describeProblem, TemplateError } from "../../mail/template-problem.ts";
 import type { SendResource } from "../resource.ts";
 import { BROADCASTS, type Broadcast, checkTemplates, MAX_BODY_BYTES, refuseCrowd, updateDraft } from "./drafts.ts";
 import { readVersion } from "./versions.ts";
 
-/** A mail as its writer sees it. */
-export interface WrittenDocument {
-  subject?: string | null | undefined;
-  preheader: string | null;
-  blocks: BlockDocument;
-  /** BCP 47. */
-  language?: string | undefined;
-}
+/** A mail as its writer sees it; without a subject the draft's stays. */
+export type WrittenDocument = BlockSource & { subject?: string | null | undefined };
 
 /** The HTML of a mail. @throws {ApiError} `validation_failed`; `rate_limit_exceeded` while too many others wait */
 export async function compileDocument({ teamId }: Tenant, written: WrittenDocument): Promise<string> {
-  const { blocks: document, preheader, language } = written;
   refuseCrowd(teamId);
-  const source = { document, preheader: preheader ?? "", language };
+  const source = { blocks: written.blocks, preheader: written.preheader, language: written.language };
   const html = await compileInThread(teamId, source).catch((error: unknown) => {
     if (!(error instanceof TemplateError)) throw error;
     const param = error.problem.kind === "limits" ? "blocks" : "preheader";
