@@ -4,8 +4,7 @@ import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
 import { api, codeOf } from "../support/api.ts";
 import { button, document, paragraph, tag } from "../support/blocks.ts";
-import { consoleClient, refusalCodeOf, signIn } from "../support/console.ts";
-import { makeMember } from "../support/factories.ts";
+import { clientNamed, consoleClient, refusalCodeOf, signIn } from "../support/console.ts";
 import { prune } from "../support/retention.ts";
 import {
   addSubscribers,
@@ -28,13 +27,7 @@ describe("A draft of blocks", () => {
   let bob: Client;
   before(async () => {
     sender = await makeSender({ recipients: 0 });
-    const clientOf = async (name: string) => {
-      const member = await makeMember(sender.em, sender.team.id, "EDITOR");
-      member.name = name;
-      await sender.em.flush();
-      return consoleClient(await signIn(member.id), sender.team.id);
-    };
-    [ada, bob] = [await clientOf("Ada"), await clientOf("Bob")];
+    [ada, bob] = [await clientNamed(sender, "Ada", "EDITOR"), await clientNamed(sender, "Bob", "EDITOR")];
   });
 
   /** A client of the API. */

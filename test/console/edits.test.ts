@@ -1,8 +1,7 @@
 import assert from "node:assert/strict";
 import { TRPCClientError } from "@trpc/client";
 import { api } from "../support/api.ts";
-import { consoleClient, refusalCodeOf, signIn } from "../support/console.ts";
-import { makeMember } from "../support/factories.ts";
+import { clientNamed, consoleClient, refusalCodeOf, signIn } from "../support/console.ts";
 import { addSegment, makeCampaignSender, makeSender, type Sender } from "../support/sending.ts";
 import { makeSequence, step } from "../support/sequences.ts";
 import { makeEndpoint, PUBLIC_URL } from "../support/webhooks.ts";
@@ -34,13 +33,7 @@ describe("A second editor in the console", () => {
   let bob: Client;
   before(async () => {
     sender = await makeSender({ recipients: 0 });
-    const clientOf = async (name: string) => {
-      const member = await makeMember(sender.em, sender.team.id, "ADMIN");
-      member.name = name;
-      await sender.em.flush();
-      return consoleClient(await signIn(member.id), sender.team.id);
-    };
-    [ada, bob] = [await clientOf("Ada"), await clientOf("Bob")];
+    [ada, bob] = [await clientNamed(sender, "Ada", "ADMIN"), await clientNamed(sender, "Bob", "ADMIN")];
   });
 
   it("of a newsletter hears who changed it, saves over it by its new version, and is not in the way of the API", async () => {

@@ -107,3 +107,15 @@ export const refusalCodeOf = (call: Promise<unknown>): Promise<string> =>
 /** The console of a new member of a team. */
 export const clientAs = async ({ em, team }: Pick<TestTeam, "em" | "team">, role: Role) =>
   consoleClient(await signIn((await makeMember(em, team.id, role)).id), team.id);
+
+/** The console of a new member of a team. */
+export async function clientNamed(
+  { em, team }: Pick<TestTeam, "em" | "team">,
+  name: string,
+  role: Role,
+): Promise<Awaited<ReturnType<typeof consoleClient>>> {
+  const member = await makeMember(em, team.id, role);
+  member.name = name;
+  await em.flush();
+  return consoleClient(await signIn(member.id), team.id);
+}
