@@ -127,7 +127,8 @@ export async function updateDraft<T extends Broadcast>(
   // HTML that was written as such has no blocks.
   const changes = "body" in given ? { blocks: null, preheader: null, ...given } : given;
   if (replacesContent(draft, changes, edit)) {
-    await keepVersion(em, draft, !isLasting && edit !== null && edit.memberId === draft.updatedBy);
+    const changesKind = "blocks" in changes && (changes.blocks === null) !== (draft.blocks === null);
+    await keepVersion(em, draft, !isLasting && !changesKind && edit !== null && edit.memberId === draft.updatedBy);
   }
   Object.assign(draft, changes);
   const isChanged = isDirty(em, draft);
