@@ -15,7 +15,6 @@ import { readCookie } from "./cookies.ts";
 const POLICY = [
   "sandbox",
   "default-src 'none'",
-  "img-src http: https: data:",
   "style-src 'unsafe-inline'",
   "base-uri 'none'",
   "form-action 'none'",
@@ -49,7 +48,8 @@ export function mailPreview({ env, orm, vault, limits }: Deps): Router {
       const em = forTenant(orm.em, access.tenant);
       return showDraft(em, access.tenant, { type, id }, parameters.get("person") || undefined);
     });
-    res.set({ "Content-Security-Policy": POLICY, "X-Frame-Options": "SAMEORIGIN", "Cache-Control": "no-store" });
+    const policy = parameters.get("images") === "none" ? POLICY : `${POLICY};img-src http: https: data:`;
+    res.set({ "Content-Security-Policy": policy, "X-Frame-Options": "SAMEORIGIN", "Cache-Control": "no-store" });
     // A sandboxed page has no origin that a cluster could be keyed by; browsers complain.
     res.removeHeader("Origin-Agent-Cluster");
     res.type("html").send(shown.html);
