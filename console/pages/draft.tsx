@@ -1,11 +1,13 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { Navigate, useNavigate, useParams } from "@tanstack/react-router";
 import { useEffect, useState } from "react";
-import { type Draft, STATES } from "../parts/draft/drafts.ts";
+import { Act } from "../parts/act.tsx";
+import { type Draft, STATES, useContent } from "../parts/draft/drafts.ts";
 import { Editor } from "../parts/draft/editor.tsx";
 import { Preview } from "../parts/draft/preview.tsx";
 import { Targets } from "../parts/draft/targets.tsx";
 import { TestMail } from "../parts/draft/test-mail.tsx";
+import { Versions } from "../parts/draft/versions.tsx";
 import { PageHead, Part } from "../parts/page.tsx";
 import { Remove } from "../parts/remove.tsx";
 import { isOpen, type Kind, useCalls, useProgress } from "../parts/send/calls.ts";
@@ -21,8 +23,7 @@ export const Campaign = () => <Page kind="campaign" />;
 function Page({ kind }: { kind: Kind }) {
   const { base } = useWorkspace();
   const { [`${kind}Id`]: id = "" } = useParams({ strict: false }) as Record<string, string>;
-  const { calls, params } = useCalls(kind, id);
-  const read = (): Promise<{ data: Draft }> => calls.drafts.retrieve.query({ params });
+  const { read } = useContent(kind, id);
   const draft = useData([`${kind}s`, id], read);
   if ("is_drip" in draft && draft.is_drip) return <Navigate to={`${base}/sequences/${id}`} replace />;
   return <Shown key={id} kind={kind} draft={draft} />;
@@ -41,7 +42,9 @@ function Shown({ kind, draft }: { kind: Kind; draft: Draft }) {
     <>
       <PageHead title={name}>
         <span>{STATES[status]}</span>
-        {maySend && isDraft && !isDirty && <TestMail key={updated_at} kind={kind} id={id} />}
+        {mayWrite && <Duplicate kind={kind} id={id} />}
+        {isDraft && <Versions kind={kind} draft={draft} />}
+        {maySend && isDraft && <TestMail kind={kind} id={id} />}
         {mayWrite && isDraft && (
           <Remove
             title={`Delete this ${kind}`}
@@ -81,6 +84,23 @@ function Shown({ kind, draft }: { kind: Kind; draft: Draft }) {
         </details>
       )}
     </>
+  );
+}
+
+/** Makes another draft of it. */
+function Duplicate({ kind, id }: { kind: Kind; id: string }) {
+  const { client, base } = useWorkspace();
+  const navigate = useNavigate();
+  return (
+    <Act
+      title="Duplicate"
+      submit="Make the draft"
+      note="The new draft has the same content, sender and recipients."
+      act={async (_, context) => {
+        const { data } = await client.app.content.duplicate.mutate({ body: { type: kind, id } }, { context });
+        await navigate({ to: `${base}/${kind}s/${data.id}` });
+      }}
+    />
   );
 }
 

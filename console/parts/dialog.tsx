@@ -14,6 +14,7 @@ export function Dialog({ title, onClose, children }: DialogProps) {
   useEffect(() => {
     const dialog = ref.current;
     dialog?.showModal();
+    dialog?.querySelector<HTMLElement>("form :is(input, select, textarea)")?.focus();
     return () => dialog?.close();
   }, []);
   return (

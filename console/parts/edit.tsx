@@ -2,6 +2,7 @@ import { useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { type CallContext, Kept, type Refusal, refusalOf } from "../api.ts";
 import { Dialog } from "./dialog.tsx";
+import { LineDiff } from "./line-diff.tsx";
 import { When } from "./page.tsx";
 
 /** A record as an editor sees it; its fields have the names of those that are saved. */
@@ -41,14 +42,6 @@ interface Question {
 const textOf = (value: unknown = "") =>
   typeof value === "string" ? value : value === null ? "" : JSON.stringify(value, null, 2);
 
-/** The lines of two texts, without those that both begin or end with. */
-function differing(one: string, other: string): [string, string] {
-  const [a, b] = [one.split("\n"), other.split("\n")];
-  while (a.length > 0 && a[0] === b[0]) [a, b].forEach((lines) => void lines.shift());
-  while (a.length > 0 && a.at(-1) === b.at(-1)) [a, b].forEach((lines) => void lines.pop());
-  return [a.join("\n"), b.join("\n")];
-}
-
 /** The fields that the other one has changed, and not to what is saved now. */
 function differencesOf(began: Version, now: Version, body: object, by: string | null): Difference[] {
   const texts = (of: object, name: string) => textOf((of as Record<string, unknown>)[name]);
@@ -58,8 +51,7 @@ function differencesOf(began: Version, now: Version, body: object, by: string | 
     if (!(name in now))
       return by === null ? [] : [{ name: name.replaceAll("_", " "), theirs: "(not shown)", yours: "(not shown)" }];
     if (theirs === texts(began, name) || theirs === yours) return [];
-    const [theirLines, yourLines] = differing(theirs, yours);
-    return [{ name: name.replaceAll("_", " "), theirs: theirLines, yours: yourLines }];
+    return [{ name: name.replaceAll("_", " "), theirs, yours }];
   });
 }
 
@@ -100,15 +92,13 @@ function Decision({ edited: { by, at }, differences, decide }: Question) {
   return (
     <Dialog title={`${by ?? "Someone else"} has changed this`} onClose={() => decide(undefined)}>
       <p>
-        It was changed at <When at={at} />, after you had opened it. Keep that change, or save yours over it.
+        It was changed at <When at={at} />, after you had opened it. Keep that change, or save yours over it. Lines with
+        − are theirs alone, and lines with + yours.
       </p>
       {differences.map(({ name, theirs, yours }) => (
         <section key={name}>
           <h3>The {name}</h3>
-          <p>Theirs:</p>
-          <pre>{theirs || "(nothing)"}</pre>
-          <p>Yours:</p>
-          <pre>{yours || "(nothing)"}</pre>
+          <LineDiff from={theirs} to={yours} />
         </section>
       ))}
       <div className="actions">

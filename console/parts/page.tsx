@@ -119,6 +119,9 @@ export const When = ({ at }: { at: string | null }) =>
     <time dateTime={at}>{new Date(at).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" })}</time>
   );
 
+/** "12:03", in the reader's own time zone. */
+export const timeText = (at: Date) => at.toLocaleTimeString(undefined, { timeStyle: "short" });
+
 export function NotFound() {
   return (
     <main className="alone">

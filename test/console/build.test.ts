@@ -5,8 +5,10 @@ import { CONSOLE_FOLDER } from "../../api/console/folder.ts";
 import { buildConsole } from "../../console/build.ts";
 import { stack } from "../support/stack.ts";
 
-/** Bytes of the first page before anyone has signed in, compressed. */
+/** Of any page, compressed. */
 const FIRST_LOAD_BYTES = 250_000;
+/** Of both editors of a draft together, beside its page. */
+const EDITORS_BYTES = 350_000;
 
 describe("The console's build", function () {
   this.timeout(60_000);
@@ -19,6 +21,32 @@ describe("The console's build", function () {
     const bytes = files.map((file) => gzipSync(readFileSync(`${CONSOLE_FOLDER}/${file}`)).length);
     const sum = bytes.reduce((all, one) => all + one, gzipSync(page).length);
     assert.ok(sum < FIRST_LOAD_BYTES, `${sum} bytes`);
+  });
+
+  it("is small at each page, and loads an editor with a draft alone", () => {
+    type Chunk = { file: string; imports?: string[]; css?: string[] };
+    const manifest: Record<string, Chunk> = JSON.parse(readFileSync(`${CONSOLE_FOLDER}/.vite/manifest.json`, "utf8"));
+    const filesOf = (names: readonly string[], files = new Set<string>()): Set<string> => {
+      for (const { file, css = [], imports = [] } of names.map((name) => manifest[name] ?? assert.fail(name))) {
+        if (files.has(file)) continue;
+        for (const one of [file, ...css]) files.add(one);
+        filesOf(imports, files);
+      }
+      return files;
+    };
+    const bytesOf = (files: Iterable<string>) =>
+      [...files].reduce((sum, file) => sum + readFileSync(`${CONSOLE_FOLDER}/${file}.gz`).length, 0);
+    const pages = Object.keys(manifest).filter((name) => name.startsWith("pages/"));
+    assert.ok(pages.length > 15, pages.join());
+    for (const page of pages) {
+      const bytes = bytesOf(filesOf(["index.html", page]));
+      assert.ok(bytes < FIRST_LOAD_BYTES, `${page}: ${bytes} bytes`);
+    }
+    const ofPage = filesOf(["index.html", "pages/draft.tsx"]);
+    const ofEditors = filesOf(["parts/draft/blocks/editor.tsx", "parts/draft/html.tsx"]);
+    const editors = [...ofEditors].filter((file) => !ofPage.has(file));
+    const bytes = bytesOf(editors);
+    assert.ok(editors.length >= 2 && bytes < EDITORS_BYTES, `${editors.join()}: ${bytes} bytes`);
   });
 
   it("is served with a strict policy, its files for good, and every other path below it as the page", async () => {

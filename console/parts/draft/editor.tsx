@@ -1,20 +1,24 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useBlocker } from "@tanstack/react-router";
-import { useEffect, useRef, useState } from "react";
-import { Kept, refusalOf } from "../../api.ts";
+import { useEffect, useEffectEvent, useId, useRef, useState } from "react";
+import { Kept, problemOf, refusalOf } from "../../api.ts";
 import { useRole, useWorkspace } from "../../session.tsx";
 import { useAccounts } from "../account.tsx";
 import { Dialog } from "../dialog.tsx";
 import { useEdit } from "../edit.tsx";
 import { Field, RefusedBy } from "../form.tsx";
-import { Problem } from "../page.tsx";
-import { type Kind, useCalls } from "../send/calls.ts";
-import { type Draft, useSettings } from "./drafts.ts";
-import { goTo, TagField } from "./tag-field.tsx";
+import { Problem, timeText } from "../page.tsx";
+import type { Kind } from "../send/calls.ts";
+import { linesOfText } from "./blocks/text.ts";
+import { Body, isHtml } from "./body.tsx";
+import { type Content, type Draft, FIELDS, useContent, useSettings } from "./drafts.ts";
+import { TagField } from "./tag-field.tsx";
 
-const FIELDS = ["name", "subject", "from_email", "from_name", "body"] as const;
-type Name = (typeof FIELDS)[number];
-type Content = Record<Name, string>;
+type Name = keyof Content;
+
+/** From the last change on; after a failure that may pass, from there on. */
+const AUTOSAVE_MS = 1_500;
+const RETRY_MS = 10_000;
 
 /** "" for none. */
 const contentOf = (draft: Partial<Record<Name, string | null>>) =>
@@ -24,25 +28,39 @@ const contentOf = (draft: Partial<Record<Name, string | null>>) =>
 const changesFrom = (content: Content, edits: Partial<Content>): Partial<Content> =>
   Object.fromEntries(Object.entries(edits).filter(([name, value]) => value !== content[name as Name]));
 
+/** The fields of a save; blocks by their lines, which a member can compare. */
+const shownFields = ({ blocks, ...fields }: Partial<Content>) => ({
+  ...Object.fromEntries(Object.entries(fields).map(([name, value]) => [name, value || null])),
+  ...(blocks !== undefined && { text: linesOfText(blocks) }),
+});
+
 interface EditorProps {
   kind: Kind;
   draft: Draft;
   onDirty: (isDirty: boolean) => void;
 }
 
-/** The content of a draft, which is saved as a whole. */
+/** The content of a draft, which saves itself. */
 export function Editor({ kind, draft, onDirty }: EditorProps) {
   const { base } = useWorkspace();
-  const { calls, params } = useCalls(kind, draft.id);
-  const read = (): Promise<{ data: Draft }> => calls.drafts.retrieve.query({ params });
-  const { saveFrom, dialog } = useEdit({ id: draft.id, read });
+  const { read, write } = useContent(kind, draft.id);
+  const { saveFrom, dialog } = useEdit({
+    id: draft.id,
+    read: async () => {
+      const { data } = await read();
+      return { data: { ...data, text: linesOfText(data.blocks) } };
+    },
+  });
   const began = useRef(draft);
   const queries = useQueryClient();
   const mayWrite = useRole("EDITOR");
   const [edits, setEdits] = useState<Partial<Content>>({});
+  const [savedAt, setSavedAt] = useState<Date>();
+  const refused = useRef<{ edits: Partial<Content>; isLasting: boolean }>(undefined);
   const form = useRef<HTMLFormElement>(null);
   const { merge_tags: tags } = useSettings(kind, draft.id);
   const accounts = useAccounts();
+  const formId = useId();
   // Fields without edits follow the saves of other members.
   const saved = contentOf(draft);
   const content = { ...saved, ...edits };
@@ -61,102 +79,135 @@ export function Editor({ kind, draft, onDirty }: EditorProps) {
   }, []);
   const { mutate, mutateAsync, isPending, error } = useMutation({
     mutationFn: async () => {
-      const body = Object.fromEntries(Object.entries(changes).map(([name, value]) => [name, value || null]));
-      const write = (options: object): Promise<{ data: Partial<Draft> }> =>
-        calls.drafts.update.mutate({ params, body }, options);
-      const { data } = await saveFrom(began.current, body, write);
+      const seen = { ...began.current, ...shownFields(contentOf(began.current)) };
+      const data = await saveFrom(seen, shownFields(changes), (options) => write(changes, content, options));
       const queryKey = [base, `${kind}s`, draft.id];
       await queries.cancelQueries({ queryKey, exact: true });
       queries.setQueryData(queryKey, (before: Draft) => ({ ...before, ...data }));
       began.current = { ...draft, ...data } as Draft;
+      setSavedAt(new Date());
       // Text that was typed meanwhile stays.
       setEdits((now) => changesFrom(content, now));
     },
     onError: (thrown) => {
-      if (thrown instanceof Kept) setEdits({});
-      const { param, message } = refusalOf(thrown);
-      const [, line, column] = /line (\d+), column (\d+)/.exec(message) ?? [];
-      const field = form.current?.elements.namedItem(param ?? "") as HTMLTextAreaElement | null | undefined;
-      if (field && line) goTo(field, Number(line), Number(column));
+      if (thrown instanceof Kept) return setEdits({});
+      const { status = 503 } = refusalOf(thrown);
+      refused.current = { edits, isLasting: status < 500 && status !== 429 };
     },
   });
+  const save = useEffectEvent(() => form.current?.checkValidity() && mutate());
+  useEffect(() => {
+    const isAgain = refused.current?.edits === edits;
+    if (!isDirty || isPending || (isAgain && refused.current?.isLasting)) return;
+    const timer = setTimeout(save, isAgain ? RETRY_MS : AUTOSAVE_MS);
+    return () => clearTimeout(timer);
+  }, [edits, isDirty, isPending]);
+
+  const edit = (given: Partial<Content>) => {
+    const names = Object.keys(given).filter((name) => !(name in changes)) as Name[];
+    // The edit of a field begins with what it shows.
+    const seen = Object.fromEntries(names.map((name) => [name, saved[name]]));
+    if (names.length > 0) began.current = { ...(isDirty ? began.current : draft), ...seen };
+    setEdits((before) => ({ ...before, ...given }));
+  };
   const input = (name: Name) => ({
     name,
     value: content[name],
     readOnly: !mayWrite,
-    onChange: (value: string) => {
-      // The edit of a field begins with what it shows.
-      if (!(name in changes)) began.current = { ...(isDirty ? began.current : draft), [name]: saved[name] };
-      setEdits((before) => ({ ...before, [name]: value }));
-    },
+    onChange: (value: string) => edit({ [name]: value }),
   });
+  const shown = savedAt ?? new Date(draft.updated_at);
 
   return (
-    <form
-      ref={form}
-      aria-label="Content"
-      onSubmit={(event) => {
-        event.preventDefault();
-        if (isDirty && !isPending) mutate();
-      }}
-    >
-      <RefusedBy value={error}>
-        <Field label="Name" required maxLength={200} hint="For the team alone." {...input("name")} />
-        <TagField label="Subject" tags={tags} {...input("subject")} />
-        {kind === "newsletter" && (
-          <Field
-            label="Sender's address"
-            type="email"
-            suggestions={accounts.map(({ email }) => email)}
-            hint="Of a connected account, or of a domain that one may send for."
-            {...input("from_email")}
-          />
-        )}
-        <Field
-          label="Sender's name"
-          maxLength={200}
-          hint="Empty: the name of the sending account."
-          {...input("from_name")}
-        />
-        <TagField
-          label="HTML"
-          rows={24}
-          hint="Type {{ for a person's data. Without a link to unsubscribe it gets one at its end."
-          tags={tags}
-          {...input("body")}
-        />
-      </RefusedBy>
-      <Problem error={error} form={form.current} />
+    <div className="stack">
+      <form
+        ref={form}
+        id={formId}
+        aria-label="Content"
+        onSubmit={(event) => {
+          event.preventDefault();
+          if (isDirty && !isPending) mutate();
+        }}
+      >
+        <RefusedBy value={error}>
+          <div className="fields">
+            <Field label="Name" required maxLength={200} hint="For the team alone." {...input("name")} />
+            <TagField label="Subject" tags={tags} {...input("subject")} />
+            {!isHtml(content) && (
+              <TagField
+                label="Preheader"
+                maxLength={500}
+                hint="Mailboxes show it behind the subject. Empty: the beginning of the text."
+                tags={tags}
+                {...input("preheader")}
+              />
+            )}
+            {kind === "newsletter" && (
+              <Field
+                label="Sender's address"
+                type="email"
+                suggestions={accounts.map(({ email }) => email)}
+                hint="Of a connected account, or of a domain that one may send for."
+                {...input("from_email")}
+              />
+            )}
+            <Field
+              label="Sender's name"
+              maxLength={200}
+              hint="Empty: the name of the sending account."
+              {...input("from_name")}
+            />
+          </div>
+        </RefusedBy>
+        <Problem error={error} form={form.current} />
+      </form>
+      <Body
+        content={content}
+        onChange={edit}
+        compile={async () => {
+          if (isDirty) await mutateAsync();
+          return (await read()).data.body ?? "";
+        }}
+        tags={tags}
+        readOnly={!mayWrite}
+        problem={error ? problemOf(error, "body") : undefined}
+      />
       {mayWrite && (
         <div className="actions save">
-          <button type="submit" className="primary" disabled={isPending || !isDirty}>
+          <button type="submit" form={formId} className="primary" disabled={isPending || !isDirty}>
             Save
           </button>
           <span className="muted" role="status">
-            {isDirty ? "Unsaved changes (Ctrl+S saves)" : "Saved"}
+            {isPending ? "Saving…" : isDirty ? "Not saved yet" : `Saved ${timeText(shown)}`}
           </span>
         </div>
       )}
       <Guard isDirty={isDirty} save={mutateAsync} />
       {dialog}
-    </form>
+    </div>
   );
 }
 
-/** Asks before the page is left with changes that are not saved. */
+/** Saves before the page is left, and asks where that fails. */
 function Guard({ isDirty, save }: { isDirty: boolean; save: () => Promise<void> }) {
   const leaving = useBlocker({
-    shouldBlockFn: ({ current, next }) => isDirty && current.pathname !== next.pathname,
+    shouldBlockFn: async ({ current, next }) =>
+      isDirty &&
+      current.pathname !== next.pathname &&
+      (await save().then(
+        () => false,
+        () => true,
+      )),
     enableBeforeUnload: () => isDirty,
     withResolver: true,
   });
   if (leaving.status !== "blocked") return null;
   return (
     <Dialog title="Unsaved changes" onClose={leaving.reset}>
-      <p>You have changed this draft and not saved it.</p>
+      <p>You have changed this draft, and that could not be saved.</p>
       <div className="actions">
-        <button type="button" className="primary" onClick={() => save().then(leaving.proceed, leaving.reset)}>
-          Save and leave
+        <button type="button" className="primary" onClick={leaving.reset}>
+          Stay here
         </button>
         <button type="button" className="danger" onClick={leaving.proceed}>
           Leave without saving

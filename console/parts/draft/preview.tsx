@@ -5,6 +5,7 @@ import { Facts, Loading, Problem } from "../page.tsx";
 import type { Kind } from "../send/calls.ts";
 
 const VIEWS = { phone: "Phone (360 px)", text: "Text part" };
+const LOOKS = { dark: "Dark", bare: "Without images" };
 
 interface PreviewProps {
   kind: Kind;
@@ -16,7 +17,7 @@ interface PreviewProps {
 /** The saved mail as one person would get it. Its HTML is a page of its own, which may run nothing. */
 export function Preview({ kind, id, version }: PreviewProps) {
   const { client, base, team, environment } = useWorkspace();
-  const [{ person, view }] = useFilters();
+  const [{ person, view, look }] = useFilters();
   const query = useQuery({
     queryKey: [base, "preview", id, version, person],
     queryFn: async () => (await client.app.content.preview.query({ query: { type: kind, id, person } })).data,
@@ -25,6 +26,7 @@ export function Preview({ kind, id, version }: PreviewProps) {
   });
   const parameters = new URLSearchParams({ team, environment: environment.toUpperCase(), version });
   if (person) parameters.set("person", person);
+  if (look === "bare") parameters.set("images", "none");
   const shown = query.error ? undefined : query.data;
   return (
     <section className="stack" aria-label="Preview">
@@ -32,6 +34,7 @@ export function Preview({ kind, id, version }: PreviewProps) {
       <div className="filters">
         <SearchFilter name="person" label="As the mail to this address" submit="Show" />
         <ChoiceFilter name="view" label="View" any="Wide (600 px)" choices={VIEWS} />
+        <ChoiceFilter name="look" label="Look" any="Light" choices={LOOKS} />
       </div>
       {query.isPending && <Loading />}
       <Problem error={query.error} />
@@ -52,14 +55,15 @@ export function Preview({ kind, id, version }: PreviewProps) {
           {view === "text" ? (
             <pre className="card">{shown.text}</pre>
           ) : (
-            <div className="scroll">
+            // biome-ignore lint/a11y/noNoninteractiveTabindex: keys scroll it
+            <section className="scroll" aria-label="The mail, to be scrolled" tabIndex={0}>
               <iframe
-                className={view === "phone" ? "phone" : undefined}
+                className={[view, look].join(" ")}
                 title="The mail"
                 sandbox=""
                 src={`/console/preview/${kind}s/${id}?${parameters}`}
               />
-            </div>
+            </section>
           )}
         </>
       )}

@@ -5,8 +5,8 @@ import { useAccounts } from "../account.tsx";
 import { useEdit } from "../edit.tsx";
 import { Field, type Save, Ticks } from "../form.tsx";
 import { Problem } from "../page.tsx";
-import { type Kind, useCalls } from "../send/calls.ts";
-import { type Draft, useSettings, useTargets } from "./drafts.ts";
+import type { Kind } from "../send/calls.ts";
+import { type Draft, useContent, useSettings, useTargets } from "./drafts.ts";
 
 const DAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
 const OF_TEAM = { OFF: "off", ALL: "for everyone who has not denied it", AGREED: "for people who agreed" };
@@ -19,10 +19,10 @@ export function Targets({ kind, draft }: { kind: Kind; draft: Draft }) {
   const accounts = useAccounts();
   const { tracking, team_tracking } = useSettings(kind, draft.id);
   const { attachList, detachList, attachSegment, attachAccounts, change, settings } = client.app.content;
-  const { calls, params } = useCalls(kind, draft.id);
+  const content = useContent(kind, draft.id);
   const one = { type: kind, id: draft.id };
   const read = async () => {
-    const { data }: { data: Draft } = await calls.drafts.retrieve.query({ params });
+    const { data } = await content.read();
     return { data: { ...data, tracking: (await settings.query({ query: one })).data.tracking } };
   };
   const { saveFrom, dialog } = useEdit({ id: draft.id, read });

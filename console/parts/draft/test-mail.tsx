@@ -24,6 +24,7 @@ export function TestMail({ kind, id }: { kind: Kind; id: string }) {
       title="Send a test"
       submit="Send the test"
       note={`The saved mail goes to up to ${MOST} members of the team, over the sender's account, and counts toward your daily limit.`}
+      onOpen={() => setOutcomes(undefined)}
       isDisabled={chosen.length === 0 || outcomes !== undefined}
       act={async (_, context) => {
         const body = { type: kind, id, member_ids: [...chosen] };

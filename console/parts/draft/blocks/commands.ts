@@ -1,0 +1,88 @@
+import type { Editor, JSONContent } from "@tiptap/core";
+import { Fragment, type Node } from "@tiptap/pm/model";
+import { NodeSelection, type Selection, TextSelection } from "@tiptap/pm/state";
+
+/** A block, and where it begins. */
+export interface Block {
+  from: number;
+  node: Node;
+}
+
+const TOP = /^doc$/;
+const HOLDERS = /^(doc|column)$/;
+const MOVABLE = /^(doc|column|bulletList|orderedList)$/;
+
+/** The innermost block of a selection that stands in one of these. */
+export function blockOf({ $from }: Pick<Selection, "$from">, parents = HOLDERS): Block | undefined {
+  if (parents.test($from.parent.type.name) && $from.nodeAfter) return { from: $from.pos, node: $from.nodeAfter };
+  for (let depth = $from.depth; depth > 0; depth--) {
+    if (parents.test($from.node(depth - 1).type.name)) return { from: $from.before(depth), node: $from.node(depth) };
+  }
+  return undefined;
+}
+
+/** The block without content, or the merge tag, that is selected. */
+export const selectedLeaf = ({ state: { selection } }: Editor): Block | undefined =>
+  selection instanceof NodeSelection && selection.node.isAtom
+    ? { from: selection.from, node: selection.node }
+    : undefined;
+
+/** Puts a block in place of the empty paragraph at the cursor, or below the block there. */
+export const insertBlock = (editor: Editor, json: JSONContent): boolean =>
+  editor
+    .chain()
+    .command(({ tr }) => {
+      const node = editor.schema.nodeFromJSON(json);
+      const at = blockOf(tr.selection, node.type.name === "columns" ? TOP : HOLDERS);
+      const isEmpty = at?.node.isTextblock && at.node.content.size === 0;
+      const end = at ? at.from + at.node.nodeSize : tr.selection.to;
+      const begin = at && isEmpty ? at.from : end;
+      tr.replaceWith(begin, end, node);
+      const selection = node.isAtom
+        ? NodeSelection.create(tr.doc, begin)
+        : TextSelection.near(tr.doc.resolve(begin + 1));
+      tr.setSelection(selection).scrollIntoView();
+      return true;
+    })
+    .run();
+
+/** Changes the places of a block, or an item of a list, and the one before it (-1) or behind it (1). */
+export const moveBlock = (editor: Editor, step: -1 | 1): boolean =>
+  editor.commands.command(({ tr }) => {
+    const { selection, doc } = tr;
+    const block = blockOf(selection, MOVABLE);
+    if (!block) return false;
+    const $from = doc.resolve(block.from);
+    const index = $from.index() + step;
+    if (index < 0 || index >= $from.parent.childCount) return false;
+    const other = $from.parent.child(index);
+    const begin = step < 0 ? block.from - other.nodeSize : block.from;
+    const pair = step < 0 ? [block.node, other] : [other, block.node];
+    tr.replaceWith(begin, begin + block.node.nodeSize + other.nodeSize, Fragment.from(pair));
+    const moved = step * other.nodeSize;
+    tr.setSelection(
+      selection instanceof NodeSelection
+        ? NodeSelection.create(tr.doc, selection.from + moved)
+        : TextSelection.create(tr.doc, selection.anchor + moved, selection.head + moved),
+    ).scrollIntoView();
+    return true;
+  });
+
+/** Removes the block of the selection, and with its last item a list. */
+export const removeBlock = (editor: Editor): boolean =>
+  editor
+    .chain()
+    .focus()
+    .command(({ tr }) => {
+      const block = blockOf(tr.selection, MOVABLE);
+      if (block) tr.deleteRange(block.from, block.from + block.node.nodeSize);
+      return block !== undefined;
+    })
+    .run();
+
+export const setValue = (editor: Editor, { from, node }: Block, name: string, value: unknown): boolean =>
+  editor.commands.command(({ tr }) => {
+    tr.setNodeMarkup(from, undefined, { ...node.attrs, [name]: value });
+    tr.setSelection(NodeSelection.create(tr.doc, from));
+    return true;
+  });

@@ -1,0 +1,171 @@
+import { Editor } from "@tiptap/core";
+import { useEffect, useReducer, useRef, useState } from "react";
+import { flushSync } from "react-dom";
+import { Dialog } from "../../dialog.tsx";
+import { Form } from "../../form.tsx";
+import type { BodyProps } from "../drafts.ts";
+import { type Block, blockOf, moveBlock, selectedLeaf } from "./commands.ts";
+import { blockAtHeight, Handle } from "./handle.tsx";
+import { choose, type Kind, MENU_ID, menuAt, type Option, Options } from "./menu.tsx";
+import { Panel } from "./panel.tsx";
+import { EXTENSIONS } from "./schema.ts";
+import { blocksText } from "./text.ts";
+import { Toolbar } from "./toolbar.tsx";
+
+const WORDS =
+  "Press / for a block, {{ for a merge tag, Alt+F10 for the tools, and Enter on a selected block for its values.";
+
+/** Edits a document of blocks. @param value as `blocksText` writes it */
+export function BlocksEditor({ value, onChange, tags, readOnly }: BodyProps) {
+  const place = useRef<HTMLDivElement>(null);
+  const around = useRef<HTMLDivElement>(null);
+  const [editor, setEditor] = useState<Editor>();
+  const [, render] = useReducer((count: number) => count + 1, 0);
+  const [opened, setOpened] = useState<Kind>();
+  const [isDismissed, setDismissed] = useState(false);
+  const [chosen, setChosen] = useState(0);
+  const [hovered, setHovered] = useState<Block>();
+  const [isLinking, setLinking] = useState(false);
+
+  const begun = editor && !readOnly ? menuAt(editor, tags, opened) : undefined;
+  const menu = isDismissed ? undefined : begun;
+  const active = Math.min(chosen, (menu?.options.length ?? 1) - 1);
+  const focus = (selector: string) => around.current?.querySelector<HTMLElement>(selector)?.focus();
+  const focusPanel = () => focus(".panel :is(input, select, textarea)");
+  const pick = (option: Option | undefined) => {
+    if (!editor || !menu || !option) return;
+    editor.view.focus();
+    flushSync(() => choose(editor, menu, option));
+    if (menu.kind === "block" && selectedLeaf(editor)) focusPanel();
+  };
+  const press = ({ key, altKey, ctrlKey, metaKey }: KeyboardEvent): boolean => {
+    const step = ({ ArrowUp: -1, ArrowDown: 1 } as const)[key];
+    if (!editor || readOnly) return false;
+    if (menu && !altKey) {
+      const count = menu.options.length;
+      if (step !== undefined) setChosen((active + step + count) % count);
+      else if (key === "Enter" || key === "Tab") pick(menu.options[active]);
+      else if (key !== "Escape") return false;
+      else if (opened) setOpened(undefined);
+      else setDismissed(true);
+    } else if (altKey && step !== undefined) moveBlock(editor, step);
+    else if (altKey && key === "F10") focus("[role=toolbar] [tabindex='0']");
+    else if ((ctrlKey || metaKey) && key.toLowerCase() === "k") setLinking(true);
+    else if (key === "Enter" && selectedLeaf(editor)) focusPanel();
+    else return false;
+    return true;
+  };
+
+  // The editor is made once, and calls what was rendered last.
+  const now = useRef({ value, readOnly, onChange, press });
+  useEffect(() => {
+    now.current = { value, readOnly, onChange, press };
+  });
+  useEffect(() => {
+    const reset = () => {
+      setOpened(undefined);
+      setChosen(0);
+      setHovered(undefined);
+    };
+    const made = new Editor({
+      element: place.current,
+      extensions: EXTENSIONS,
+      content: JSON.parse(now.current.value),
+      editable: !now.current.readOnly,
+      // The policy of the page takes no style elements.
+      injectCSS: false,
+      enableContentCheck: true,
+      onContentError: ({ error }) => {
+        throw error;
+      },
+      onTransaction: render,
+      onSelectionUpdate: reset,
+      onUpdate: ({ editor: { state } }) => {
+        reset();
+        now.current.onChange(blocksText(state.doc.toJSON()));
+      },
+      editorProps: {
+        attributes: { role: "textbox", "aria-multiline": "true", "aria-label": "Text of the mail" },
+        handleKeyDown: (_, event) => now.current.press(event),
+      },
+    });
+    setEditor(made);
+    return () => made.destroy();
+  }, []);
+  useEffect(() => {
+    // Others may have changed it.
+    if (!editor || blocksText(editor.getJSON()) === value) return;
+    editor.commands.setContent(JSON.parse(value), { emitUpdate: false });
+  }, [editor, value]);
+
+  const option = menu && `${MENU_ID}-${active}`;
+  useEffect(() => {
+    const dom = editor?.view.dom;
+    if (option) dom?.setAttribute("aria-activedescendant", option);
+    else dom?.removeAttribute("aria-activedescendant");
+    if (!begun) setDismissed(false);
+  }, [editor, option, begun]);
+
+  const leaf = editor && selectedLeaf(editor);
+  return (
+    <div ref={around} className="blocks">
+      {editor && !readOnly && (
+        <div className="tools">
+          <Toolbar
+            editor={editor}
+            onOpen={(kind) => {
+              editor.view.focus();
+              setOpened(kind);
+            }}
+          >
+            <button type="button" aria-pressed={editor.isActive("link")} onClick={() => setLinking(true)}>
+              Link
+            </button>
+          </Toolbar>
+          {leaf && <Panel key={leaf.from} editor={editor} block={leaf} tags={tags} />}
+        </div>
+      )}
+      {/* biome-ignore lint/a11y/noStaticElementInteractions: keys do all that the handle does */}
+      <div
+        className="paper"
+        onMouseMove={({ clientY }) => editor && setHovered(blockAtHeight(editor, clientY))}
+        onMouseLeave={() => setHovered(undefined)}
+      >
+        {editor && !readOnly && <Handle editor={editor} block={hovered ?? blockOf(editor.state.selection)} />}
+        <div ref={place} />
+        {editor && menu && <Options editor={editor} menu={menu} active={active} onChoose={pick} />}
+      </div>
+      {!readOnly && <p className="muted">{WORDS}</p>}
+      {editor && isLinking && <LinkDialog editor={editor} onClose={() => setLinking(false)} />}
+    </div>
+  );
+}
+
+function LinkDialog({ editor, onClose }: { editor: Editor; onClose: () => void }) {
+  const current = editor.getAttributes("link")["href"] as string | undefined;
+  const needsText = editor.state.selection.empty && current === undefined;
+  useEffect(() => () => void editor.commands.focus(), [editor]);
+  const save = async ({ href = "", text }: Record<string, string>) => {
+    const url = /^[\w-]+(\.[\w-]+)+([/?#]|$)/.test(href) ? `https://${href}` : href;
+    const chain = editor.chain().extendMarkRange("link");
+    const link = { type: "text", text: text || url, marks: [{ type: "link", attrs: { href: url } }] };
+    const isSet = (
+      url === "" ? chain.unsetLink() : needsText ? chain.insertContent(link) : chain.setLink({ href: url })
+    ).run();
+    return isSet || "This cannot be a link: it begins with https://, mailto: or a merge tag.";
+  };
+  return (
+    <Dialog title="Link" onClose={onClose}>
+      <Form
+        submit="Save the link"
+        inputs={[
+          ["href", "Address", { hint: "https://…, mailto:… or a merge tag. Empty: no link." }],
+          ...(needsText ? [["text", "Text", { required: true }] as const] : []),
+        ]}
+        values={{ href: current }}
+        onSubmit={save}
+        onDone={onClose}
+      />
+    </Dialog>
+  );
+}

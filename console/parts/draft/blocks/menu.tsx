@@ -1,0 +1,108 @@
+import type { ChainedCommands, Editor, JSONContent } from "@tiptap/core";
+import { useLayoutEffect, useRef } from "react";
+import { insertBlock } from "./commands.ts";
+
+export interface Option {
+  name: string;
+  run: (editor: Editor) => unknown;
+}
+
+const PARAGRAPH = { type: "paragraph" };
+const column = { type: "column", content: [PARAGRAPH] };
+const styled = (name: string, apply: (chain: ChainedCommands) => ChainedCommands): Option => ({
+  name,
+  run: (editor) => apply(editor.chain()).run(),
+});
+const block = (name: string, json: JSONContent): Option => ({ name, run: (editor) => insertBlock(editor, json) });
+
+const BLOCKS: readonly Option[] = [
+  block("Image", { type: "image" }),
+  block("Button", { type: "button" }),
+  block("Divider", { type: "divider" }),
+  block("Space", { type: "spacer" }),
+  block("Two columns", { type: "columns", content: [column, column] }),
+  block("Three columns", { type: "columns", content: [column, column, column] }),
+  block("Social links", { type: "socialLinks" }),
+  block("HTML", { type: "html" }),
+  block("Text", PARAGRAPH),
+  ...([1, 2, 3] as const).map((level) => block(`Heading ${level}`, { type: "heading", attrs: { level } })),
+  styled("List", (chain) => chain.toggleBulletList()),
+  styled("Numbered list", (chain) => chain.toggleOrderedList()),
+  styled("Quote", (chain) => chain.toggleBlockquote()),
+];
+
+export type Kind = "block" | "tag";
+
+/** A menu at the cursor, and the text that chooses among its options. */
+export interface Menu {
+  kind: Kind;
+  /** Begins with the `/` or `{{` that opened it; "" for a button. */
+  typed: string;
+  options: readonly Option[];
+}
+
+/** The menu that was typed, or that a button has opened. */
+export function menuAt({ state: { selection } }: Editor, tags: readonly string[], opened?: Kind): Menu | undefined {
+  const { $from, empty } = selection;
+  const before = empty && $from.parent.isTextblock ? $from.parent.textBetween(0, $from.parentOffset, "", "\ufffc") : "";
+  const [slash, blockName] = /^\/([\w ]*)$/.exec(before) ?? [];
+  const [braces, tagName] = /\{\{ ?([\w.]*)$/.exec(before) ?? [];
+  const kind = opened ?? (slash ? "block" : braces ? "tag" : undefined);
+  if (!kind) return undefined;
+  const query = opened ? "" : (blockName ?? tagName ?? "").toLowerCase();
+  const all = kind === "block" ? BLOCKS : tags.map(tagOption);
+  const options = all.filter(({ name }) => name.toLowerCase().includes(query));
+  return options.length > 0 ? { kind, typed: opened ? "" : (slash ?? braces ?? ""), options } : undefined;
+}
+
+const tagOption = (name: string): Option => ({
+  name,
+  run: (editor) => editor.commands.insertContent({ type: "mergeTag", attrs: { name } }),
+});
+
+export function choose(editor: Editor, { typed }: Menu, { run }: Option): void {
+  const { from } = editor.state.selection;
+  if (typed) editor.commands.deleteRange({ from: from - typed.length, to: from });
+  run(editor);
+}
+
+export const MENU_ID = "editor-menu";
+
+interface OptionsProps {
+  editor: Editor;
+  menu: Menu;
+  active: number;
+  onChoose: (option: Option) => void;
+}
+
+/** The options below the cursor. The editor keeps the focus, and its keys choose. */
+export function Options({ editor, menu: { kind, options }, active, onChoose }: OptionsProps) {
+  const ref = useRef<HTMLDivElement>(null);
+  useLayoutEffect(() => {
+    const around = ref.current?.offsetParent?.getBoundingClientRect();
+    if (!ref.current || !around) return;
+    const { bottom, left } = editor.view.coordsAtPos(editor.state.selection.from);
+    ref.current.style.top = `${bottom - around.top + 4}px`;
+    ref.current.style.left = `${Math.max(0, Math.min(left - around.left, around.width - ref.current.offsetWidth))}px`;
+    ref.current.children[active]?.scrollIntoView({ block: "nearest" });
+  });
+  return (
+    <div ref={ref} id={MENU_ID} className="tags" role="listbox" aria-label={kind === "tag" ? "Merge tags" : "Blocks"}>
+      {options.map((option, index) => (
+        // biome-ignore lint/a11y/useFocusableInteractive: the editor keeps the focus
+        <div
+          key={option.name}
+          id={`${MENU_ID}-${index}`}
+          role="option"
+          aria-selected={index === active}
+          onMouseDown={(event) => {
+            event.preventDefault();
+            onChoose(option);
+          }}
+        >
+          {option.name}
+        </div>
+      ))}
+    </div>
+  );
+}

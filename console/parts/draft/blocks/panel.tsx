@@ -1,0 +1,93 @@
+import type { Editor } from "@tiptap/core";
+import { Field, type FieldProps, textsOf } from "../../form.tsx";
+import { type Block, setValue } from "./commands.ts";
+import { NETWORKS, type SocialLink } from "./schema.ts";
+
+type Input = readonly [name: string, label: string, more?: Omit<FieldProps, "name" | "label">];
+
+const ALIGN: Input = ["align", "Alignment", { choices: { "": "Centre", left: "Left", right: "Right" } }];
+const LINK_HINT = "https://…, mailto:… or a merge tag.";
+const INPUTS: Readonly<Record<string, readonly Input[]>> = {
+  image: [
+    ["src", "Address of the image", { type: "url", hint: "https://…" }],
+    ["alt", "Text in its place", { maxLength: 500, hint: "For those who do not see the image." }],
+    ["width", "Width in pixels", { type: "number", min: 1, max: 1_200 }],
+    ["href", "Link", { hint: LINK_HINT }],
+    ALIGN,
+  ],
+  button: [["label", "Text", { maxLength: 200 }], ["href", "Link", { hint: LINK_HINT }], ALIGN],
+  spacer: [["height", "Height in pixels", { type: "number", min: 4, max: 120 }]],
+  html: [["html", "HTML", { rows: 8, className: "code", spellCheck: false }]],
+  mergeTag: [["fallback", "In place of an empty one", { maxLength: 200, hint: "As “there” in “Hello there”." }]],
+};
+
+const NAMES: Readonly<Record<string, string>> = {
+  image: "Image",
+  button: "Button",
+  spacer: "Space",
+  html: "HTML",
+  mergeTag: "Merge tag",
+  socialLinks: "Social links",
+};
+
+interface PanelProps {
+  editor: Editor;
+  block: Block;
+  tags: readonly string[];
+}
+
+/** The values of the selected block. */
+export function Panel({ editor, block, tags }: PanelProps) {
+  const name = block.node.type.name;
+  const set =
+    (key: string, type = "") =>
+    (value: string) => {
+      const isNone = value === "" && block.node.type.spec.attrs?.[key]?.default === null;
+      setValue(editor, block, key, isNone ? null : type === "number" ? Number(value) : value);
+    };
+  const inputs: readonly Input[] = [
+    ...(INPUTS[name] ?? []),
+    ...(name === "mergeTag" ? [["name", "Merge tag", { choices: textsOf(tags) }] as const] : []),
+  ];
+  if (inputs.length === 0 && name !== "socialLinks") return null;
+  return (
+    <fieldset className="card panel fields" onKeyDown={({ key }) => void (key === "Escape" && editor.commands.focus())}>
+      <legend>{NAMES[name]}</legend>
+      {inputs.map(([key, label, more]) => (
+        <Field
+          key={key}
+          name={`block-${key}`}
+          label={label}
+          value={String(block.node.attrs[key] ?? "")}
+          onChange={set(key, more?.type)}
+          {...more}
+        />
+      ))}
+      {name === "socialLinks" && <SocialInputs editor={editor} block={block} />}
+    </fieldset>
+  );
+}
+
+function SocialInputs({ editor, block }: Pick<PanelProps, "editor" | "block">) {
+  const links = block.node.attrs["links"] as SocialLink[];
+  return (
+    <>
+      {Object.entries(NETWORKS).map(([network, label]) => (
+        <Field
+          key={network}
+          name={`block-${network}`}
+          type="url"
+          label={label}
+          value={links.find((link) => link.network === network)?.href ?? ""}
+          onChange={(href) => {
+            const all = Object.keys(NETWORKS).map((name) =>
+              name === network ? { network, href } : links.find((link) => link.network === name),
+            );
+            const given = all.filter((link) => link?.href);
+            setValue(editor, block, "links", given);
+          }}
+        />
+      ))}
+    </>
+  );
+}

@@ -1,0 +1,78 @@
+/** What programs for texts put around a text when it is copied, and no mail should have. */
+const RUBBISH = "style, script, meta, link, title, xml";
+/** Styles that a mail keeps, and their elements. */
+const ELEMENTS: readonly (readonly [style: RegExp, element: string, notIn?: string])[] = [
+  [/(^|[;\s])font-weight:\s*(bold|[6-9]00)/i, "strong", "h1, h2, h3, h4, h5, h6, th"],
+  [/(^|[;\s])font-style:\s*italic/i, "em"],
+  // A link is underlined by itself.
+  [/(^|[;\s])text-decoration(-line)?:[^;]*underline/i, "u", "a"],
+  [/(^|[;\s])text-decoration(-line)?:[^;]*line-through/i, "s"],
+];
+const MARKER = "[data-style*='mso-list:Ignore' i]";
+const LIST = "[data-word]";
+
+/** The HTML of a clipboard, as the schema can read it: lists of Word as lists, and no rubbish of Word and Google Docs. */
+export function cleanPaste(html: string): string {
+  // The policy of the page forbids styles also where they are only read. Word shows the markers of its lists to programs
+  // that do not know `<![if`, and hides other markup in comments.
+  const read = html
+    .replace(/<!\[(?:if[^\]]*|endif)\]>/gi, "")
+    .replace(/(<[a-z][^<>]*?\s)style(?=\s*=)/gi, "$1data-style");
+  const { body } = new DOMParser().parseFromString(read.replace(/<style[\s>].*?<\/style>/gis, ""), "text/html");
+  for (const element of body.querySelectorAll(RUBBISH)) element.remove();
+  for (const item of body.querySelectorAll("p[data-style*='mso-list:' i]")) nest(item);
+  for (const element of body.querySelectorAll<HTMLElement>("[data-style]")) applyStyle(element);
+  for (const element of body.querySelectorAll("*")) {
+    // `<o:p>` and its like.
+    if (element.localName.includes(":")) element.replaceWith(...element.childNodes);
+  }
+  for (const underline of body.querySelectorAll("a u")) underline.replaceWith(...underline.childNodes);
+  for (const element of body.querySelectorAll("p, h1, h2, h3, td")) {
+    if (element.textContent?.trim() === "" && !element.querySelector("img, [data-block]")) element.remove();
+  }
+  // Google Docs has empty lines between its blocks.
+  for (const line of body.querySelectorAll("body > br")) line.remove();
+  return body.innerHTML;
+}
+
+/** Turns the styles of an element into elements and attributes that the schema reads. */
+function applyStyle(element: HTMLElement): void {
+  const style = element.dataset["style"] ?? "";
+  const [, , align] = /(^|[;\s])text-align:\s*(center|right)/i.exec(style) ?? [];
+  if (align) element.setAttribute("align", align.toLowerCase());
+  for (const [is, name, notIn = "none"] of ELEMENTS) {
+    if (!is.test(style) || element.closest(notIn)) continue;
+    const inner = element.ownerDocument.createElement(name);
+    inner.append(...element.childNodes);
+    element.append(inner);
+  }
+  // Google Docs puts all into one.
+  if (element.localName === "b" && /(^|[;\s])font-weight:\s*(normal|400)/i.test(style)) {
+    element.replaceWith(...element.childNodes);
+  }
+}
+
+/** Puts a paragraph that Word shows as an item into the list before it, as deep as Word says, or into a new one. */
+function nest(item: Element): void {
+  const { ownerDocument } = item;
+  const marker = item.querySelector(MARKER);
+  const kind = /^\s*[\da-z]{1,4}[.)]/i.test(marker?.textContent ?? "") ? "ol" : "ul";
+  const depth = Number(/level(\d)/.exec(item.getAttribute("data-style") ?? "")?.[1] ?? 1);
+  marker?.remove();
+  const makeList = () => {
+    const list = ownerDocument.createElement(kind);
+    list.dataset["word"] = "";
+    return list;
+  };
+  let list = item.previousElementSibling;
+  if (!list?.matches(LIST) || (depth === 1 && list.localName !== kind)) {
+    list = makeList();
+    item.before(list);
+  }
+  for (let at = 1; at < depth; at++) {
+    const parent: Element = list.lastElementChild ?? list.appendChild(ownerDocument.createElement("li"));
+    const last: Element | null = parent.lastElementChild;
+    list = last?.matches(LIST) ? last : parent.appendChild(makeList());
+  }
+  list.appendChild(ownerDocument.createElement("li")).append(item);
+}

@@ -1,0 +1,197 @@
+import { type AnyExtension, Extension, getSchema, Node, nodeInputRule, nodePasteRule } from "@tiptap/core";
+import { type DOMOutputSpec, DOMParser as PageParser } from "@tiptap/pm/model";
+import { Plugin } from "@tiptap/pm/state";
+import StarterKit from "@tiptap/starter-kit";
+import { cleanPaste } from "./paste.ts";
+import { blocksText, tagText } from "./text.ts";
+
+export const NETWORKS = {
+  ...{ facebook: "Facebook", instagram: "Instagram", linkedin: "LinkedIn", x: "X", youtube: "YouTube" },
+  ...{ mastodon: "Mastodon", bluesky: "Bluesky", tiktok: "TikTok", github: "GitHub", website: "Website" },
+} as const;
+
+export interface SocialLink {
+  network: string;
+  href: string;
+}
+
+const TEXTS = "paragraph | bulletList | orderedList";
+/** Narrower than the kit's: what a mail can hold. */
+const NARROWED: Readonly<Record<string, object>> = {
+  // Columns stand in no other block.
+  doc: { content: "(block | columns)+" },
+  listItem: { content: `paragraph (${TEXTS})*` },
+  blockquote: { content: `(${TEXTS})+` },
+  orderedList: { addAttributes: () => ({}) },
+  link: { inclusive: false, addAttributes: () => ({ href: { default: null } }) },
+};
+
+const Kit = StarterKit.extend({
+  addExtensions() {
+    return (this.parent?.() ?? []).map((one: AnyExtension) => (one as Node).extend(NARROWED[one.name]));
+  },
+}).configure({
+  codeBlock: false,
+  horizontalRule: false,
+  // A paragraph at the end would be one of the mail.
+  trailingNode: false,
+  heading: { levels: [1, 2, 3] },
+  link: { openOnClick: false, defaultProtocol: "https" },
+});
+
+const TextAlign = Extension.create({
+  name: "textAlign",
+  addGlobalAttributes: () => [
+    {
+      types: ["paragraph", "heading"],
+      attributes: {
+        textAlign: {
+          default: null,
+          parseHTML: (element) => /^(center|right)$/.exec(element.getAttribute("align") ?? "")?.[0] ?? null,
+          renderHTML: ({ textAlign }) => (textAlign ? { style: `text-align: ${textAlign}` } : {}),
+        },
+      },
+    },
+  ],
+});
+
+type Values = Readonly<Record<string, unknown>>;
+interface Leaf {
+  name: string;
+  /** The attributes, and their first values. */
+  attributes: Values;
+  /** What the editor shows of it. */
+  show: (values: Values) => DOMOutputSpec;
+  isInline?: boolean;
+  /** Of others: a tag, and the attributes that it gives. */
+  parse?: readonly [tag: string, read: (element: HTMLElement) => Values | false];
+}
+
+/** A block, or a part of a text, that is written in the fields of a panel. */
+const leaf = ({ name, attributes, show, isInline = false, parse }: Leaf) =>
+  Node.create({
+    name,
+    ...{ atom: true, draggable: true, inline: isInline, group: isInline ? "inline" : "block" },
+    addAttributes: () =>
+      Object.fromEntries(Object.entries(attributes).map(([key, first]) => [key, { default: first, rendered: false }])),
+    renderHTML: ({ node: { attrs } }) => {
+      const style = "align" in attrs ? `text-align: ${alignment(attrs["align"])}` : undefined;
+      const own = { "data-block": name, "data-values": JSON.stringify(attrs), style };
+      return [isInline ? "span" : "div", own, show(attrs)] as DOMOutputSpec;
+    },
+    parseHTML: () => [
+      { tag: `[data-block="${name}"]`, getAttrs: ({ dataset }) => valuesOf(dataset["values"]) },
+      ...(parse ? [{ tag: parse[0], getAttrs: parse[1] }] : []),
+    ],
+  });
+
+const alignment = (align: unknown) => (align === "left" || align === "right" ? align : "center");
+
+function valuesOf(text = ""): Values | false {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return false;
+  }
+}
+
+/** The policy of the page lets it load images of its own origin alone; the preview shows all. */
+const isOwn = (src: string) => src.startsWith(`${window.location.origin}/`);
+
+const Image = leaf({
+  name: "image",
+  attributes: { src: "", alt: "", width: null, href: null, align: null },
+  show: ({ src, alt, width }) =>
+    isOwn(String(src))
+      ? ["img", { src, alt, width }]
+      : ["span", { class: "muted" }, `Image: ${alt || src || "without an address yet"}`],
+  parse: [
+    "img[src]",
+    (element) => {
+      const { src, alt, width } = element as HTMLImageElement;
+      return /^https?:/.test(src) && { src, alt, width: element.hasAttribute("width") && width > 1 ? width : null };
+    },
+  ],
+});
+
+const Button = leaf({
+  name: "button",
+  attributes: { label: "Read more", href: "", align: null },
+  show: ({ label }) => ["span", { class: "button primary" }, String(label || " ")],
+});
+
+const Divider = leaf({ name: "divider", attributes: {}, show: () => ["hr"], parse: ["hr", () => ({})] });
+
+const Spacer = leaf({
+  name: "spacer",
+  attributes: { height: 24 },
+  show: ({ height }) => ["span", { class: "chip", style: `height: ${Number(height)}px` }, `Space of ${height} pixels`],
+});
+
+const SocialLinks = leaf({
+  name: "socialLinks",
+  attributes: { links: [], align: null },
+  show: ({ links }) => {
+    const given = (Array.isArray(links) ? links : []) as SocialLink[];
+    const names = given.map(({ network }) => NETWORKS[network as keyof typeof NETWORKS] ?? network);
+    return ["span", { class: "muted" }, names.join(" · ") || "No social links yet"];
+  },
+});
+
+const Html = leaf({
+  name: "html",
+  attributes: { html: "" },
+  show: ({ html }) => ["code", String(html || "HTML, empty yet")],
+});
+
+/** `{{ first_name }}` and `{{ first_name | default: "there" }}`. */
+const TAG = String.raw`\{\{\s*([\w.]+)\s*(?:\|\s*default:\s*["']([^"'{}]*)["']\s*)?\}\}`;
+const tagOf = ([, name, fallback]: readonly (string | undefined)[]) => ({ name, fallback: fallback ?? null });
+
+const MergeTag = leaf({
+  name: "mergeTag",
+  isInline: true,
+  attributes: { name: "", fallback: null },
+  show: ({ name, fallback }) => ["span", { class: "chip" }, fallback ? `${name}, or ${fallback}` : String(name)],
+}).extend({
+  addInputRules() {
+    return [nodeInputRule({ find: new RegExp(`${TAG}$`), type: this.type, getAttributes: tagOf })];
+  },
+  addPasteRules() {
+    return [nodePasteRule({ find: new RegExp(TAG, "g"), type: this.type, getAttributes: tagOf })];
+  },
+  renderText: ({ node: { attrs } }) => tagText(attrs),
+});
+
+const Columns = Node.create({
+  name: "columns",
+  content: "column{2,3}",
+  isolating: true,
+  draggable: true,
+  parseHTML: () => [{ tag: "div[data-columns]" }],
+  renderHTML: () => ["div", { "data-columns": "" }, 0],
+});
+
+const Column = Node.create({
+  name: "column",
+  content: "block+",
+  isolating: true,
+  parseHTML: () => [{ tag: "div[data-column]" }],
+  renderHTML: () => ["div", { "data-column": "" }, 0],
+});
+
+const Paste = Extension.create({
+  name: "cleanPaste",
+  addProseMirrorPlugins: () => [new Plugin({ props: { transformPastedHTML: cleanPaste } })],
+});
+
+export const EXTENSIONS = [
+  ...[Kit, TextAlign, Image, Button, Divider, Spacer, SocialLinks, Html, MergeTag, Columns, Column, Paste],
+];
+
+/** The blocks of an HTML: its texts, links and pictures, without its layout. */
+export function blocksOf(html: string): string {
+  const schema = getSchema(EXTENSIONS);
+  const { body } = new DOMParser().parseFromString(cleanPaste(html), "text/html");
+  return blocksText(PageParser.fromSchema(schema).parse(body).toJSON());
+}

@@ -1,0 +1,40 @@
+/** Documents of blocks as texts; without the editor's code, which only a draft loads. */
+import type { JSONContent } from "@tiptap/core";
+
+type Values = Readonly<Record<string, unknown>>;
+
+/** The document of a new draft, as `blocksText` writes it. */
+export const EMPTY = '{"content":[{"type":"paragraph"}],"type":"doc"}';
+
+/** A merge tag as the service reads it. */
+export const tagText = ({ name, fallback }: Values) => `{{ ${name}${fallback ? ` | default: "${fallback}"` : ""} }}`;
+
+/** As one text for one document: in the order of the names, and without attributes and contents that say nothing. */
+export const blocksText = (document: unknown): string =>
+  JSON.stringify(document, (_, value) => {
+    if (value === null || typeof value !== "object" || Array.isArray(value)) return value;
+    const said = Object.entries(value).filter(
+      ([name, one]) => !(name === "attrs" || name === "content" ? isEmpty : isNone)(one),
+    );
+    return Object.fromEntries(said.sort(([a], [b]) => (a < b ? -1 : 1)));
+  });
+
+const isNone = (value: unknown) => value === null || value === undefined;
+const isEmpty = (value: unknown) => isNone(value) || Object.values(value as object).every(isNone);
+
+/** The lines of a document, to be compared. */
+export function linesOf({ type, text, attrs = {}, content = [], marks = [] }: JSONContent): string {
+  const inner = content.map(linesOf).join(/paragraph|heading/.test(type ?? "") ? "" : "\n");
+  const { href } = marks.find(({ type: name }) => name === "link")?.attrs ?? {};
+  if (type === "text") return href ? `${text} <${href}>` : (text ?? "");
+  if (type === "mergeTag") return tagText(attrs);
+  if (type === "hardBreak") return "\n";
+  if (type === "heading") return `${"#".repeat(attrs["level"])} ${inner}`;
+  if (type === "listItem") return `- ${inner}`;
+  if (content.length > 0 || type === "paragraph") return inner;
+  const values = Object.values(attrs).filter((value) => value != null);
+  return `[${[type, ...values.map((value) => (typeof value === "object" ? JSON.stringify(value) : value))].join(" ")}]`;
+}
+
+/** @param blocks as `blocksText` writes them, or "" */
+export const linesOfText = (blocks: string): string => (blocks ? linesOf(JSON.parse(blocks)) : "");

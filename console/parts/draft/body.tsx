@@ -1,0 +1,80 @@
+import { lazy, useState } from "react";
+import { Dialog } from "../dialog.tsx";
+import { Part } from "../page.tsx";
+import { EMPTY } from "./blocks/text.ts";
+import type { BodyProps, Content } from "./drafts.ts";
+
+// Pages without a draft do not load them.
+const BlocksEditor = lazy(async () => ({ default: (await import("./blocks/editor.tsx")).BlocksEditor }));
+const HtmlEditor = lazy(async () => ({ default: (await import("./html.tsx")).HtmlEditor }));
+
+interface Props extends Omit<BodyProps, "value" | "onChange"> {
+  content: Content;
+  onChange: (content: Partial<Content>) => void;
+  problem: string | undefined;
+  /** The HTML of the blocks, once they are saved. */
+  compile: () => Promise<string>;
+}
+
+/** Of neither kind is a new draft; it begins as blocks. */
+export const isHtml = ({ blocks, body }: Content) => blocks === "" && body !== "";
+
+/** The editor of a mail's text. Only the writer changes blocks into HTML, or HTML into blocks. */
+export function Body({ content, onChange, problem, compile, ...more }: Props) {
+  const [isEmptyHtml, setEmptyHtml] = useState(false);
+  const [isAsking, setAsking] = useState(false);
+  const isOfHtml = isHtml(content) || (isEmptyHtml && content.blocks === "");
+  const [words, other] = isOfHtml ? TO_BLOCKS : TO_HTML;
+  const change = async () => {
+    setAsking(false);
+    if (isOfHtml) return onChange({ blocks: (await import("./blocks/schema.ts")).blocksOf(content.body) });
+    setEmptyHtml(true);
+    onChange({ blocks: "", body: await compile() });
+  };
+  return (
+    <section className="stack" aria-label="Text">
+      <div className="head">
+        <h2>{isOfHtml ? "HTML" : "Text"}</h2>
+        {!more.readOnly && (
+          <button type="button" onClick={() => setAsking(true)}>
+            {other}
+          </button>
+        )}
+      </div>
+      <Part>
+        {isOfHtml ? (
+          <HtmlEditor
+            value={content.body}
+            onChange={(value) => onChange({ body: value })}
+            problem={problem}
+            {...more}
+          />
+        ) : (
+          <BlocksEditor value={content.blocks || EMPTY} onChange={(value) => onChange({ blocks: value })} {...more} />
+        )}
+      </Part>
+      {isAsking && (
+        <Dialog title={`${other}?`} onClose={() => setAsking(false)}>
+          <p>{words}</p>
+          <div className="actions">
+            <button type="button" className="primary" onClick={change}>
+              {other}
+            </button>
+            <button type="button" onClick={() => setAsking(false)}>
+              Leave it as it is
+            </button>
+          </div>
+        </Dialog>
+      )}
+    </section>
+  );
+}
+
+const TO_HTML = [
+  "You get the HTML that was made of the blocks, and write it yourself from then on. The blocks stay under “Versions”, from where you can restore them.",
+  "Write HTML",
+] as const;
+const TO_BLOCKS = [
+  "The texts, links and pictures of the HTML become blocks; its layout and styles do not. The HTML stays under “Versions”, from where you can restore it.",
+  "Write with blocks",
+] as const;

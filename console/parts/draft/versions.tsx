@@ -1,0 +1,103 @@
+import { useMutation } from "@tanstack/react-query";
+import { useState } from "react";
+import { useData, useRole, useWorkspace } from "../../session.tsx";
+import { Dialog } from "../dialog.tsx";
+import { LineDiff } from "../line-diff.tsx";
+import { Part, Problem, When } from "../page.tsx";
+import type { Kind } from "../send/calls.ts";
+import { blocksText, linesOfText } from "./blocks/text.ts";
+import type { Draft } from "./drafts.ts";
+
+interface VersionsProps {
+  kind: Kind;
+  draft: Draft;
+}
+
+/** A button for the contents that later ones have replaced. */
+export function Versions(props: VersionsProps) {
+  const [isOpen, setOpen] = useState(false);
+  return (
+    <>
+      <button type="button" onClick={() => setOpen(true)}>
+        Versions
+      </button>
+      {isOpen && (
+        <Dialog title="Versions of the last 30 days" onClose={() => setOpen(false)}>
+          <List {...props} onDone={() => setOpen(false)} />
+        </Dialog>
+      )}
+    </>
+  );
+}
+
+interface Done {
+  onDone: () => void;
+}
+
+function List({ kind, draft, onDone }: VersionsProps & Done) {
+  const { versions } = useWorkspace().client.app.content;
+  const [opened, setOpened] = useState<string>();
+  const query = { type: kind, id: draft.id };
+  const all = useData(["versions", draft.id, draft.updated_at], () => versions.query({ query }));
+  if (all.length === 0) return <p>There is none yet: a change of the text keeps the text before it.</p>;
+  return (
+    <ul className="plain stack">
+      {all.map(({ id, at, by, subject, has_blocks }) => (
+        <li key={id}>
+          <details open={id === opened} onToggle={({ currentTarget: { open } }) => open && setOpened(id)}>
+            <summary>
+              <When at={at} /> by {by ?? "a program"}: {subject || "no subject"} {!has_blocks && "(HTML)"}
+            </summary>
+            {id === opened && (
+              <Part>
+                <Version kind={kind} draft={draft} id={id} onDone={onDone} />
+              </Part>
+            )}
+          </details>
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+/** One version beside what is written now. */
+function Version({ kind, draft, id, onDone }: VersionsProps & Done & { id: string }) {
+  const { version, restoreVersion } = useWorkspace().client.app.content;
+  const mayWrite = useRole("EDITOR");
+  const body = { type: kind, id: draft.id, version_id: id };
+  const then = useData(["versions", draft.id, id], () => version.query({ query: body }));
+  const { mutate, isPending, error } = useMutation({
+    mutationFn: () => restoreVersion.mutate({ body }, { context: { began: draft } }),
+    onSuccess: onDone,
+  });
+  const isOfBlocks = then.blocks !== null && draft.blocks !== "";
+  const texts = [
+    ["Subject", then.subject, draft.subject],
+    ["Preheader", then.preheader, draft.preheader],
+    isOfBlocks
+      ? ["Text", linesOfText(blocksText(then.blocks)), linesOfText(draft.blocks)]
+      : ["HTML", then.body, draft.body],
+  ] as const;
+  const changed = texts.filter(([, before, now]) => (before ?? "") !== (now ?? ""));
+  return (
+    <div className="stack">
+      {changed.length === 0 ? (
+        <p>It is what is written now.</p>
+      ) : (
+        <p>Lines with − are of this version alone, and lines with + of what is written now.</p>
+      )}
+      {changed.map(([name, before, now]) => (
+        <section key={name}>
+          <h3>{name}</h3>
+          <LineDiff from={before ?? ""} to={now ?? ""} />
+        </section>
+      ))}
+      <Problem error={error} />
+      {mayWrite && (
+        <button type="button" className="primary" disabled={isPending} onClick={() => mutate()}>
+          Restore this version
+        </button>
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,346 @@
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import type { Page } from "playwright-core";
+import { buildConsole } from "../../console/build.ts";
+import { enter, openBrowser, violationsOf, widthOf } from "../support/browser.ts";
+import { consoleClient, signIn } from "../support/console.ts";
+import { eventually } from "../support/eventually.ts";
+import { makeMember } from "../support/factories.ts";
+import { needs } from "../support/programs.ts";
+import { makeSender, type Sender } from "../support/sending.ts";
+import { stack } from "../support/stack.ts";
+
+const text = (page: Page) => page.getByRole("textbox", { name: "Text of the mail" });
+const html = (page: Page) => page.getByRole("textbox", { name: "HTML", exact: true });
+const button = (page: Page, name: string) => page.getByRole("button", { name, exact: true });
+const type = (page: Page, words: string) => page.keyboard.type(words);
+const press = async (page: Page, ...keys: string[]) => {
+  for (const key of keys) await page.keyboard.press(key);
+};
+const focused = (page: Page, selector: string) => page.locator(`${selector}:focus`).waitFor();
+
+/** A link of a text, by keyboard. */
+async function typeLink(page: Page, href: string, words: string) {
+  await press(page, "Control+k");
+  await focused(page, "dialog input[name=href]");
+  await type(page, href);
+  await press(page, "Tab");
+  await type(page, words);
+  await press(page, "Enter");
+  await focused(page, ".ProseMirror");
+}
+
+/** Chooses a block of the menu, by keyboard. */
+async function typeBlock(page: Page, name: string) {
+  await type(page, `/${name}`);
+  await page.getByRole("option", { name, selected: true }).waitFor();
+  await press(page, "Enter");
+}
+
+/** As a program puts it onto the clipboard. */
+const paste = (page: Page, copied: string) =>
+  page.evaluate(`{
+    const clipboardData = new DataTransfer();
+    clipboardData.setData("text/html", ${JSON.stringify(copied)});
+    const event = new ClipboardEvent("paste", { clipboardData, bubbles: true, cancelable: true });
+    document.activeElement.dispatchEvent(event);
+  }`);
+
+const words = (...content: object[]) => ({ type: "paragraph", content });
+const word = (text: string, ...marks: object[]) => ({ type: "text", text, ...(marks.length > 0 && { marks }) });
+const linkTo = (href: string) => ({ type: "link", attrs: { href } });
+
+describe("The editor of a draft", function () {
+  this.timeout(120_000);
+  const program = needs("chromium");
+  let sender: Sender;
+  before(async () => {
+    await buildConsole();
+    sender = await makeSender({ recipients: 0 });
+  });
+  // The save of a second editor is refused, and so is a template that is not written to its end.
+  const inPage = openBrowser(program, /status of (400|409|422)/);
+
+  /** Opens a new draft. @param body its HTML; none begins as blocks */
+  async function open(page: Page, body?: string, view = "") {
+    const { origin } = await stack();
+    const { owner, team } = sender;
+    const { api, app } = await consoleClient(await enter(page, owner.id), team.id);
+    const { data } = await api.newsletters.drafts.create.mutate({ body: { name: "News", body } });
+    const one = { type: "newsletter", id: data.id } as const;
+    await page.goto(`${origin}/console/${team.id}/live/newsletters/${data.id}${view}`);
+    const read = async () => (await app.content.document.query({ query: one })).data;
+    /** Once the page has saved. */
+    const saved = async () => {
+      await page.getByText(/^Saved \d/).waitFor();
+      return read();
+    };
+    return { api, app, one, read, saved };
+  }
+
+  it("writes a newsletter of blocks by keyboard alone, saves it by itself, and shows it again as it was", async () => {
+    await inPage({}, async (page) => {
+      // Its images are of another service.
+      const { read, saved } = await open(page, undefined, "?view=text");
+      await text(page).focus();
+      await typeBlock(page, "Heading 1");
+      await type(page, "December");
+      await press(page, "Enter");
+      await type(page, "Dear {{first");
+      await press(page, "Enter", "ArrowLeft", "Enter");
+      await focused(page, "input[name=block-fallback]");
+      await type(page, "reader");
+      await press(page, "Escape");
+      await focused(page, ".ProseMirror");
+      await press(page, "ArrowRight");
+      await type(page, ", read ");
+      await typeLink(page, "example.com/a", "the report");
+      await type(page, " or ");
+      await typeLink(page, "mailto:ada@example.com", "write");
+      await press(page, "Enter");
+      await typeBlock(page, "Image");
+      await focused(page, "input[name=block-src]");
+      await type(page, "https://example.com/a.png");
+      await press(page, "Tab");
+      await type(page, "A cat");
+      await press(page, "Escape");
+      await focused(page, ".ProseMirror");
+      await press(page, "ArrowRight", "Enter");
+      await typeBlock(page, "Button");
+      await focused(page, "input[name=block-label]");
+      await press(page, "Control+a");
+      await type(page, "Read");
+      await press(page, "Tab");
+      await type(page, "https://example.com/b");
+      await press(page, "Escape");
+      await focused(page, ".ProseMirror");
+      // Over the image, and back over it by "undo" and "redo".
+      await press(page, "Alt+ArrowUp", "Control+z", "Control+Shift+z");
+      await page.getByLabel("Preheader").fill("All of {{ first_name }}");
+      const { blocks, preheader, body } = await saved();
+      assert.deepEqual(blocks, {
+        type: "doc",
+        content: [
+          { type: "heading", attrs: { level: 1 }, content: [word("December")] },
+          words(
+            word("Dear "),
+            { type: "mergeTag", attrs: { name: "first_name", fallback: "reader" } },
+            word(", read "),
+            word("the report", linkTo("https://example.com/a")),
+            word(" or "),
+            word("write", linkTo("mailto:ada@example.com")),
+          ),
+          { type: "button", attrs: { label: "Read", href: "https://example.com/b" } },
+          { type: "image", attrs: { src: "https://example.com/a.png", alt: "A cat" } },
+        ],
+      });
+      assert.equal(preheader, "All of {{ first_name }}");
+      assert.match(body ?? "", /Dear \{\{ first_name \| default: "reader" \}\}/);
+
+      await page.reload();
+      await page.getByText("first_name, or reader").waitFor();
+      await text(page).focus();
+      await press(page, "Control+End");
+      await page.getByText("Saved").waitFor();
+      assert.deepEqual((await read()).blocks, blocks);
+    });
+  });
+
+  it("makes, moves and removes every block by mouse", async () => {
+    await inPage({ viewport: { width: 1_440, height: 1_200 } }, async (page) => {
+      const { saved, read } = await open(page);
+      await text(page).click();
+      await type(page, "First");
+      const names = ["Divider", "Space", "Two columns", "Social links", "HTML"];
+      for (const name of names) {
+        await button(page, "Insert").click();
+        await page.getByRole("option", { name, exact: true }).click();
+        if (name === "Two columns") await type(page, "In a column");
+        if (name === "Two columns") await page.locator(".ProseMirror [data-block=divider]").click();
+        if (name === "Social links") await page.getByLabel("Mastodon").fill("https://example.social/@ada");
+        if (name === "HTML") await page.locator("textarea[name=block-html]").fill("<b>Own</b>");
+      }
+      type Blocks = { content: { type: string }[] };
+      const types = async () => {
+        await saved();
+        return ((await read()).blocks as Blocks).content.map((one) => one.type);
+      };
+      assert.deepEqual(await types(), ["paragraph", "divider", "socialLinks", "html", "spacer", "columns"]);
+      await text(page).getByText("First").click();
+      await page.locator(".ProseMirror [data-block=html]").hover();
+      const handle = page.getByRole("button", { name: /^Select this block/ });
+      await handle.dragTo(page.locator(".ProseMirror > p").first(), { targetPosition: { x: 20, y: 1 } });
+      await page
+        .locator(".ProseMirror > [data-block=html]:first-child, .ProseMirror > :nth-child(2)[data-block=html]")
+        .waitFor();
+      await page.locator(".ProseMirror [data-block=spacer]").click();
+      await button(page, "Move the block down").click();
+      await button(page, "Remove the block").click();
+      const rest = (await types()).filter((one) => one !== "html");
+      assert.deepEqual(rest, ["paragraph", "divider", "socialLinks", "columns"]);
+      await button(page, "Undo").click();
+      assert.ok((await types()).includes("spacer"));
+
+      await button(page, "Duplicate").click();
+      await button(page, "Make the draft").click();
+      await page.getByRole("heading", { name: "Copy of News" }).waitFor();
+      await text(page).getByText("In a column").waitFor();
+    });
+  });
+
+  for (const [name, file] of [
+    ["Word", "word"],
+    ["Google Docs", "google-docs"],
+  ] as const) {
+    it(`takes a text of ${name} without what ${name} puts around it`, async () => {
+      const copied = readFileSync(`${import.meta.dirname}/../data/paste/${file}.html`, "utf8");
+      await inPage({}, async (page) => {
+        const { saved } = await open(page);
+        await text(page).click();
+        await paste(page, copied);
+        const { blocks } = await saved();
+        const item = (one: string) => ({ type: "listItem", content: [words(word(one))] });
+        assert.deepEqual(blocks, {
+          type: "doc",
+          content: [
+            { type: "heading", attrs: { level: 1 }, content: [word("The December issue")] },
+            words(
+              word("Dear readers, "),
+              word("winter", { type: "bold" }),
+              word(" is "),
+              word("here", { type: "italic" }),
+              word(". Read "),
+              word("the report", linkTo("https://example.com/winter?a=1&b=2")),
+              word("."),
+            ),
+            { type: "bulletList", content: [item("Snow"), item("Ice")] },
+            ...(file === "word" ? [{ type: "orderedList", content: [item("Pack")] }] : []),
+          ],
+        });
+      });
+    });
+  }
+
+  it("writes HTML without another byte than those that were typed, and shows a refusal at its line", async () => {
+    for (const original of [
+      "\ufeff<p>One</p>  \r\n\t<p>Two</p>\r\n",
+      "<p>One</p>\r\n<p>Two</p>\n\n<p>\u00a0Three</p>\r",
+    ]) {
+      await inPage({}, async (page) => {
+        const { saved } = await open(page, original);
+        await html(page).focus();
+        await press(page, "Control+End");
+        await type(page, "<!-- end -->");
+        const { body, blocks } = await saved();
+        assert.equal(body, `${original}<!-- end -->`);
+        assert.equal(blocks, null);
+        await press(page, "Control+Home");
+        await type(page, "{{{{ first_n");
+        await page.getByRole("alert").waitFor();
+        await page.locator(".cm-lint-marker-error").waitFor();
+        await press(page, "Control+a");
+        await type(page, "x");
+        assert.equal((await saved()).body, "x");
+      });
+    }
+  });
+
+  it("changes blocks into HTML and HTML into blocks when the writer says so, and restores versions", async () => {
+    await inPage({}, async (page) => {
+      const { saved, read } = await open(page);
+      await text(page).click();
+      await type(page, "Dear reader");
+      const { blocks } = await saved();
+      await button(page, "Write HTML").click();
+      await page.getByRole("dialog").getByText("The blocks stay under “Versions”").waitFor();
+      await page.getByRole("dialog").getByRole("button", { name: "Write HTML" }).click();
+      await html(page).waitFor();
+      await eventually(async () => (await read()).blocks === null, { what: "HTML" });
+      await html(page).focus();
+      await press(page, "Control+End");
+      await type(page, "<!-- own -->");
+      const { body } = await saved();
+      assert.match(body ?? "", /^<!doctype html>.*Dear reader.*<!-- own -->$/s);
+
+      await button(page, "Versions").press("Enter");
+      const versions = page.getByRole("dialog").locator("summary");
+      await versions.filter({ hasNotText: "(HTML)" }).first().click();
+      // The page behind the dialog takes no focus.
+      assert.deepEqual(await violationsOf(page, ["scrollable-region-focusable"]), []);
+      await button(page, "Restore this version").click();
+      await text(page).getByText("Dear reader").waitFor();
+      assert.deepEqual((await read()).blocks, blocks);
+
+      await button(page, "Versions").press("Enter");
+      await versions.filter({ hasText: "(HTML)" }).first().click();
+      await button(page, "Restore this version").click();
+      await html(page).waitFor();
+      await button(page, "Write with blocks").press("Enter");
+      await page.getByRole("dialog").getByRole("button", { name: "Write with blocks" }).click();
+      await text(page).getByText("Dear reader").waitFor();
+      await eventually(async () => (await read()).blocks !== null, { what: "blocks" });
+      assert.deepEqual((await read()).blocks, blocks);
+    });
+  });
+
+  it("asks about the lines that another member has changed meanwhile, and takes those that it shows", async () => {
+    const ada = await makeMember(sender.em, sender.team.id, "EDITOR");
+    ada.name = "Ada";
+    await sender.em.flush();
+    const { app } = await consoleClient(await signIn(ada.id), sender.team.id);
+    await inPage({}, async (page) => {
+      const { saved, one, read } = await open(page);
+      const write = async (words_: string) => {
+        const { updated_at } = await read();
+        const blocks = { type: "doc" as const, content: [words(word(words_))] } as never;
+        await app.content.saveBlocks.mutate(
+          { body: { ...one, blocks, preheader: null } },
+          { context: { began: `${one.id} ${updated_at}` } },
+        );
+      };
+      await text(page).click();
+      const seen = page.waitForResponse(/content\.document/);
+      await type(page, "Mine");
+      await saved();
+      await seen;
+      await write("Ada's");
+      await type(page, " again");
+      const question = page.getByRole("dialog", { name: "Ada has changed this" });
+      await question.locator("del", { hasText: "Ada's" }).waitFor();
+      await question.locator("ins", { hasText: "Mine again" }).waitFor();
+      await button(page, "Keep theirs").click();
+      await text(page).getByText("Ada's", { exact: true }).waitFor();
+      await page.getByLabel("Subject", { exact: true }).fill("Mine");
+      await write("Ada's again");
+      await saved();
+      await text(page).getByText("Ada's again", { exact: true }).waitFor();
+    });
+  });
+
+  for (const [name, options] of Object.entries({
+    "in light colours": { colorScheme: "light" },
+    "in dark colours": { colorScheme: "dark" },
+    "on a phone": { viewport: { width: 360, height: 740 } },
+  } as const)) {
+    it(`is as axe asks for ${name}, and nothing is wider than the screen`, async () => {
+      await inPage(options, async (page) => {
+        for (const body of [undefined, "<!-- a --><p style='color: red'>Dear {{ first_name }}</p>\n"]) {
+          await open(page, body);
+          const editor = body === undefined ? text(page) : html(page);
+          await editor.click();
+          if (body === undefined) {
+            await typeBlock(page, "Image");
+            await page.getByLabel("Text in its place").fill("A cat");
+          }
+          await page.waitForLoadState("networkidle");
+          await page.screenshot({
+            path: `/tmp/axe-${name.replaceAll(" ", "-")}-${body === undefined}.png`,
+            fullPage: true,
+          });
+          assert.deepEqual(await violationsOf(page), []);
+          if ("viewport" in options) assert.ok((await widthOf(page)) <= options.viewport.width);
+        }
+      });
+    });
+  }
+});
