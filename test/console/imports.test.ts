@@ -90,7 +90,7 @@ describe("An import in the console", () => {
       ["email", "first_name", "consent", "none"],
     );
     assert.deepEqual(columns[0]?.samples, [`${name}@example.com`, "nobody", `${name}2@example.com`]);
-    assert.deepEqual(uses, ["email", "first_name", "last_name"]);
+    assert.deepEqual(uses, ["email", "first_name", "last_name", "tracking_consent"]);
 
     const checked = await check(client, id, "subscribers", { list_id: list.id });
     assert.equal(checked.state, "CHECKED", checked.failure ?? "");
@@ -121,9 +121,9 @@ describe("An import in the console", () => {
 
     const page = (await client.app.imports.export.query({ query: { of: "list", list_id: list.id } })).data;
     const [header, ...lines] = page.csv.split("\r\n");
-    assert.equal(header, "email,first_name,last_name,status,unsubscribed_at");
-    assert.equal(lines[0], `${name}@example.com,'=Ada,,CONFIRMED,`);
-    assert.match(lines[1] ?? "", new RegExp(`^${name}2@example.com,B,,UNSUBSCRIBED,\\d{4}-.*Z$`));
+    assert.equal(header, "email,first_name,last_name,tracking_consent,status,unsubscribed_at");
+    assert.equal(lines[0], `${name}@example.com,'=Ada,,,CONFIRMED,`);
+    assert.match(lines[1] ?? "", new RegExp(`^${name}2@example.com,B,,,UNSUBSCRIBED,\\d{4}-.*Z$`));
     assert.equal(page.after, null);
     const again = await check(client, await upload(client, page.csv), "subscribers", { list_id: list.id });
     assert.equal(again.report?.unchanged, 2, "an import reads an export back");
@@ -165,7 +165,7 @@ describe("An import in the console", () => {
     assert.equal((await run(client, id)).state, "DONE");
     assert.equal(await count("contacts"), (before ?? 0) + 1);
     const { csv } = (await client.app.imports.export.query({ query: { of: "contacts" } })).data;
-    assert.ok(csv.includes(`${name}@example.com,,${name}\r\n`), csv);
+    assert.ok(csv.includes(`${name}@example.com,,${name},\r\n`), csv);
   });
 
   it("suppresses the addresses of a block list, whose reasons name none", async () => {
