@@ -36,14 +36,17 @@ export const imagesIn = (data: DataTransfer | null): File[] =>
 export const uploadImage = async (place: Place, file: File): Promise<Image> =>
   request("POST", `/images?name=${encodeURIComponent(file.name)}`, await resized(file), place);
 
-/** Uploads files one after the other; the last one is the answer. */
-export function useUpload() {
+/** Uploads files one after the other; the last one is the answer. @param onEach called with each once it is uploaded */
+export function useUpload(onEach?: (image: Image) => void) {
   const { team, environment, base } = useWorkspace();
   const queries = useQueryClient();
   return useMutation({
     mutationFn: async (files: readonly File[]) => {
       let image: Image | undefined;
-      for (const file of files) image = await uploadImage({ team, environment }, file);
+      for (const file of files) {
+        image = await uploadImage({ team, environment }, file);
+        onEach?.(image);
+      }
       return image;
     },
     onSettled: () => queries.invalidateQueries({ queryKey: [base, "images"] }),

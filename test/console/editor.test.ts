@@ -6,6 +6,7 @@ import { enter, openBrowser, violationsOf, widthOf } from "../support/browser.ts
 import { consoleClient, signIn } from "../support/console.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeMember } from "../support/factories.ts";
+import { uniquePng } from "../support/images.ts";
 import { needs } from "../support/programs.ts";
 import { makeSender, type Sender } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
@@ -44,6 +45,22 @@ const paste = (page: Page, copied: string) =>
     clipboardData.setData("text/html", ${JSON.stringify(copied)});
     const event = new ClipboardEvent("paste", { clipboardData, bubbles: true, cancelable: true });
     document.activeElement.dispatchEvent(event);
+  }`);
+
+/** Pastes a file at the cursor, or drops it at the end of the text; a paste may bring a text, too. */
+const give = (page: Page, event: "paste" | "drop", picture: Buffer, copied = "") =>
+  page.evaluate(`{
+    const data = new DataTransfer();
+    const bytes = Uint8Array.from(atob("${picture.toString("base64")}"), (one) => one.charCodeAt(0));
+    data.items.add(new File([bytes], "${event}.png", { type: "image/png" }));
+    data.setData("text/html", ${JSON.stringify(copied)});
+    const { left, bottom } = document.querySelector(".ProseMirror > :last-child").getBoundingClientRect();
+    const common = { bubbles: true, cancelable: true };
+    document.querySelector(".ProseMirror > :last-child").dispatchEvent(${
+      event === "paste"
+        ? `new ClipboardEvent("paste", { ...common, clipboardData: data })`
+        : `new DragEvent("drop", { ...common, dataTransfer: data, clientX: left + 5, clientY: bottom - 5 })`
+    });
   }`);
 
 const words = (...content: object[]) => ({ type: "paragraph", content });
@@ -221,6 +238,42 @@ describe("The editor of a draft", function () {
     });
   }
 
+  it("uploads an image that is pasted or dropped, shows it, and asks for its text", async () => {
+    await inPage({}, async (page) => {
+      const { app, saved } = await open(page);
+      await text(page).click();
+      await type(page, "Our cats");
+      await give(page, "paste", uniquePng(), "<p> and a picture of this text</p>");
+      for (const event of ["paste", "drop"] as const) {
+        await give(page, event, uniquePng());
+        await focused(page, "input[name=block-alt][value='']");
+        await type(page, `A cat by ${event}`);
+      }
+      const shown = page.locator(".ProseMirror img");
+      await eventually(async () => (await shown.count()) === 2, { what: "two images" });
+      const drawn = () =>
+        shown.evaluateAll((all) => (all as { naturalWidth?: number }[]).every((one) => one.naturalWidth));
+      await eventually(drawn, { what: "images that the page has loaded" });
+      const { blocks } = await saved();
+      const { images } = (await app.images.list.query({ query: {} })).data;
+      const imageOf = (event: string) => {
+        const { url, width } = images.find(({ name }) => name === `${event}.png`) ?? {};
+        return { type: "image", attrs: { src: url, alt: `A cat by ${event}`, width } };
+      };
+      const { content } = blocks as { content: { type: string }[] };
+      assert.deepEqual(
+        content.filter((one) => one.type === "image"),
+        [imageOf("paste"), imageOf("drop")],
+      );
+      await page.locator(".ProseMirror [data-block=image]").first().click();
+      await button(page, "Choose an image").click();
+      await page.getByRole("dialog").getByRole("button", { name: "drop.png", exact: true }).click();
+      const picked = { ...imageOf("drop"), attrs: { ...imageOf("drop").attrs, alt: "A cat by paste" } };
+      const again = (await saved()).blocks as typeof blocks & { content: { type: string }[] };
+      assert.deepEqual(again.content.filter((one) => one.type === "image")[0], picked);
+    });
+  });
+
   it("writes HTML without another byte than those that were typed, and shows a refusal at its line", async () => {
     for (const original of [
       "\ufeff<p>One</p>  \r\n\t<p>Two</p>\r\n",
@@ -333,10 +386,6 @@ describe("The editor of a draft", function () {
             await page.getByLabel("Text in its place").fill("A cat");
           }
           await page.waitForLoadState("networkidle");
-          await page.screenshot({
-            path: `/tmp/axe-${name.replaceAll(" ", "-")}-${body === undefined}.png`,
-            fullPage: true,
-          });
           assert.deepEqual(await violationsOf(page), []);
           if ("viewport" in options) assert.ok((await widthOf(page)) <= options.viewport.width);
         }

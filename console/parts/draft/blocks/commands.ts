@@ -80,9 +80,9 @@ export const removeBlock = (editor: Editor): boolean =>
     })
     .run();
 
-export const setValue = (editor: Editor, { from, node }: Block, name: string, value: unknown): boolean =>
+export const setValues = (editor: Editor, { from, node }: Block, values: Readonly<Record<string, unknown>>): boolean =>
   editor.commands.command(({ tr }) => {
-    tr.setNodeMarkup(from, undefined, { ...node.attrs, [name]: value });
+    tr.setNodeMarkup(from, undefined, { ...node.attrs, ...values });
     tr.setSelection(NodeSelection.create(tr.doc, from));
     return true;
   });

@@ -1,19 +1,22 @@
 import { Editor } from "@tiptap/core";
+import { Selection } from "@tiptap/pm/state";
 import { useEffect, useReducer, useRef, useState } from "react";
 import { flushSync } from "react-dom";
 import { Dialog } from "../../dialog.tsx";
 import { Form } from "../../form.tsx";
+import { type Image, imagesIn, useUpload } from "../../images.tsx";
+import { Notice, Problem } from "../../page.tsx";
 import type { BodyProps } from "../drafts.ts";
-import { type Block, blockOf, moveBlock, selectedLeaf } from "./commands.ts";
+import { type Block, blockOf, insertBlock, moveBlock, selectedLeaf } from "./commands.ts";
 import { blockAtHeight, Handle } from "./handle.tsx";
 import { choose, type Kind, MENU_ID, menuAt, type Option, Options } from "./menu.tsx";
 import { Panel } from "./panel.tsx";
-import { EXTENSIONS } from "./schema.ts";
+import { EXTENSIONS, imageValues } from "./schema.ts";
 import { blocksText } from "./text.ts";
 import { Toolbar } from "./toolbar.tsx";
 
 const WORDS =
-  "Press / for a block, {{ for a merge tag, Alt+F10 for the tools, and Enter on a selected block for its values.";
+  "Press / for a block, {{ for a merge tag, paste or drop an image, Alt+F10 for the tools, and Enter on a selected block for its values.";
 
 /** Edits a document of blocks. @param value as `blocksText` writes it */
 export function BlocksEditor({ value, onChange, tags, readOnly }: BodyProps) {
@@ -38,6 +41,23 @@ export function BlocksEditor({ value, onChange, tags, readOnly }: BodyProps) {
     flushSync(() => choose(editor, menu, option));
     if (menu.kind === "block" && selectedLeaf(editor)) focusPanel();
   };
+  const upload = useUpload((image: Image) => {
+    // The page may have been left.
+    if (!editor || editor.isDestroyed) return;
+    flushSync(() => insertBlock(editor, { type: "image", attrs: imageValues(image) }));
+    focus(".panel [name=block-alt]");
+  });
+  /** Uploads what was pasted or dropped, if it is images. @param at a place of the document */
+  const take = (data: DataTransfer | null, at?: number): boolean => {
+    const files = imagesIn(data);
+    // Word and Excel add a picture of the text that was copied.
+    if (files.length === 0 || /<(p|table)[\s>]/i.test(data?.getData("text/html") ?? "")) return false;
+    if (at !== undefined) {
+      editor?.commands.command(({ tr }) => Boolean(tr.setSelection(Selection.near(tr.doc.resolve(at)))));
+    }
+    upload.mutate(files);
+    return true;
+  };
   const press = ({ key, altKey, ctrlKey, metaKey }: KeyboardEvent): boolean => {
     const step = ({ ArrowUp: -1, ArrowDown: 1 } as const)[key];
     if (!editor || readOnly) return false;
@@ -57,9 +77,9 @@ export function BlocksEditor({ value, onChange, tags, readOnly }: BodyProps) {
   };
 
   // The editor is made once, and calls what was rendered last.
-  const now = useRef({ value, readOnly, onChange, press });
+  const now = useRef({ value, readOnly, onChange, press, take });
   useEffect(() => {
-    now.current = { value, readOnly, onChange, press };
+    now.current = { value, readOnly, onChange, press, take };
   });
   useEffect(() => {
     const reset = () => {
@@ -87,6 +107,9 @@ export function BlocksEditor({ value, onChange, tags, readOnly }: BodyProps) {
       editorProps: {
         attributes: { role: "textbox", "aria-multiline": "true", "aria-label": "Text of the mail" },
         handleKeyDown: (_, event) => now.current.press(event),
+        handlePaste: (_, { clipboardData }) => now.current.take(clipboardData),
+        handleDrop: (view, { dataTransfer, clientX, clientY }, _slice, isMoved) =>
+          !isMoved && now.current.take(dataTransfer, view.posAtCoords({ left: clientX, top: clientY })?.pos),
       },
     });
     setEditor(made);
@@ -135,6 +158,8 @@ export function BlocksEditor({ value, onChange, tags, readOnly }: BodyProps) {
         <div ref={place} />
         {editor && menu && <Options editor={editor} menu={menu} active={active} onChoose={pick} />}
       </div>
+      <Notice>{upload.isPending && "Uploading…"}</Notice>
+      <Problem error={upload.error} />
       {!readOnly && <p className="muted">{WORDS}</p>}
       {editor && isLinking && <LinkDialog editor={editor} onClose={() => setLinking(false)} />}
     </div>

@@ -1,7 +1,8 @@
 import type { Editor } from "@tiptap/core";
 import { Field, type FieldProps, textsOf } from "../../form.tsx";
-import { type Block, setValue } from "./commands.ts";
-import { NETWORKS, type SocialLink } from "./schema.ts";
+import { PickImage } from "../../images.tsx";
+import { type Block, setValues } from "./commands.ts";
+import { imageValues, NETWORKS, type SocialLink } from "./schema.ts";
 
 type Input = readonly [name: string, label: string, more?: Omit<FieldProps, "name" | "label">];
 
@@ -43,7 +44,7 @@ export function Panel({ editor, block, tags }: PanelProps) {
     (key: string, type = "") =>
     (value: string) => {
       const isNone = value === "" && block.node.type.spec.attrs?.[key]?.default === null;
-      setValue(editor, block, key, isNone ? null : type === "number" ? Number(value) : value);
+      setValues(editor, block, { [key]: isNone ? null : type === "number" ? Number(value) : value });
     };
   const inputs: readonly Input[] = [
     ...(INPUTS[name] ?? []),
@@ -53,6 +54,7 @@ export function Panel({ editor, block, tags }: PanelProps) {
   return (
     <fieldset className="card panel fields" onKeyDown={({ key }) => void (key === "Escape" && editor.commands.focus())}>
       <legend>{NAMES[name]}</legend>
+      {name === "image" && <PickImage onPick={(image) => setValues(editor, block, imageValues(image))} />}
       {inputs.map(([key, label, more]) => (
         <Field
           key={key}
@@ -84,7 +86,7 @@ function SocialInputs({ editor, block }: Pick<PanelProps, "editor" | "block">) {
               name === network ? { network, href } : links.find((link) => link.network === name),
             );
             const given = all.filter((link) => link?.href);
-            setValue(editor, block, "links", given);
+            setValues(editor, block, { links: given });
           }}
         />
       ))}

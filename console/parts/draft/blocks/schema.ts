@@ -98,6 +98,15 @@ function valuesOf(text = ""): Values | false {
 /** The policy of the page lets it load images of its own origin alone; the preview shows all. */
 const isOwn = (src: string) => src.startsWith(`${window.location.origin}/`);
 
+/** Of a text in a mail, in pixels. */
+const TEXT_WIDTH = 552;
+
+/** The values of a block that shows an image of the team; a small one is not enlarged. */
+export const imageValues = ({ url, width }: { url: string; width: number }) => ({
+  src: url,
+  width: width < TEXT_WIDTH ? width : null,
+});
+
 const Image = leaf({
   name: "image",
   attributes: { src: "", alt: "", width: null, href: null, align: null },
