@@ -274,6 +274,16 @@ describe("The editor of a draft", function () {
     });
   });
 
+  it("says before a send what could be better in the mail", async () => {
+    await inPage({}, async (page) => {
+      await open(page, `<p><a href="http://example.com">Read</a></p>`);
+      await button(page, "Check the send").click();
+      const list = page.getByRole("list", { name: "What could be better" });
+      await list.getByText("http").waitFor();
+      assert.equal(await list.getByRole("listitem").count(), 1);
+    });
+  });
+
   it("writes HTML without another byte than those that were typed, and shows a refusal at its line", async () => {
     for (const original of [
       "\ufeff<p>One</p>  \r\n\t<p>Two</p>\r\n",

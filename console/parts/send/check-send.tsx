@@ -1,4 +1,4 @@
-import { useIsMutating, useMutation } from "@tanstack/react-query";
+import { useIsMutating, useMutation, useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 import { type DataOf, refusalOf } from "../../api.ts";
@@ -106,7 +106,29 @@ export function CheckSend({ kind, id, name }: CheckProps) {
       <Problem error={check.error} />
       {report && <Numbers kind={kind} report={report} preview={preview} />}
       {report && <GateList kind={kind} report={report} />}
+      {report && <Warnings kind={kind} id={id} at={check.submittedAt} />}
     </div>
+  );
+}
+
+/** What could be better in the mail, and keeps it from no send. */
+function Warnings({ kind, id, at }: Pick<CheckProps, "kind" | "id"> & { at: number }) {
+  const { client, base } = useWorkspace();
+  const { data, error } = useQuery({
+    queryKey: [base, "warnings", id, at],
+    queryFn: async () => (await client.app.content.check.query({ query: { type: kind, id } })).data.warnings,
+    retry: false,
+  });
+  if (!data?.length) return <Problem error={error} />;
+  return (
+    <section className="stack">
+      <h3>It could be better</h3>
+      <ul aria-label="What could be better">
+        {data.map(({ message }) => (
+          <li key={message}>{message}</li>
+        ))}
+      </ul>
+    </section>
   );
 }
 
