@@ -65,7 +65,7 @@ describe("The tools of assistants", () => {
   it("write out a definition that is shared, and cut a long description to its first sentence", () => {
     const { upsertContacts, createNewsletter } = Object.fromEntries(TOOLS.map((tool) => [tool.name, tool.inputSchema]));
     const { items } = Object(upsertContacts?.properties?.["contacts"]);
-    assert.deepEqual(Object.keys(items.properties), ["email", "first_name", "last_name", "fields"]);
+    assert.deepEqual(Object.keys(items.properties), ["email", "first_name", "last_name", "tracking_consent", "fields"]);
     assert.equal(items.properties.fields.type, "object");
     assert.deepEqual(createNewsletter?.properties?.["body"], {
       type: "string",
