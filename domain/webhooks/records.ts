@@ -40,8 +40,8 @@ export const contactRecord = (row: string): RawBuilder<EventObject<"contact">> =
     email: shownEmail(row),
     ...plain(row, "first_name", "last_name"),
     ...instants(row, "created_at", "updated_at"),
-    ...plain(row, "fields", "email_status"),
     tracking_consent: consentOf(row),
+    ...plain(row, "fields", "email_status"),
   });
 
 export const subscriptionRecord = (row: string): RawBuilder<EventObject<"subscription">> =>

@@ -49,6 +49,7 @@ describe("Contacts", () => {
       email: `${local}@xn--mnchen-3ya.de`,
       first_name: "Änne",
       last_name: null,
+      tracking_consent: null,
       fields: VALUES,
       email_status: "ACTIVE",
     });

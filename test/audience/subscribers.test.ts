@@ -32,6 +32,7 @@ describe("Subscribers", () => {
       email: `${local}@xn--mnchen-3ya.de`,
       first_name: "Änne",
       last_name: null,
+      tracking_consent: null,
     });
     const read = await client.get(`/subscribers/${id}`);
     assert.deepEqual(read.body.data, { ...rest, id, created_at, updated_at, subscriptions: [] });
