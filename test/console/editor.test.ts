@@ -7,6 +7,7 @@ import { consoleClient, signIn } from "../support/console.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeMember } from "../support/factories.ts";
 import { uniquePng } from "../support/images.ts";
+import { testsOf } from "../support/long.ts";
 import { needs } from "../support/programs.ts";
 import { makeSender, type Sender } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
@@ -66,6 +67,8 @@ const give = (page: Page, event: "paste" | "drop", picture: Buffer, copied = "")
 const words = (...content: object[]) => ({ type: "paragraph", content });
 const word = (text: string, ...marks: object[]) => ({ type: "text", text, ...(marks.length > 0 && { marks }) });
 const linkTo = (href: string) => ({ type: "link", attrs: { href } });
+
+const { it, longIt } = testsOf();
 
 describe("The editor of a draft", function () {
   this.timeout(120_000);
@@ -163,7 +166,7 @@ describe("The editor of a draft", function () {
     });
   });
 
-  it("makes, moves and removes every block by mouse", async () => {
+  longIt("makes, moves and removes every block by mouse", async () => {
     await inPage({ viewport: { width: 1_440, height: 1_200 } }, async (page) => {
       const { saved, read } = await open(page);
       await text(page).click();
@@ -385,7 +388,8 @@ describe("The editor of a draft", function () {
     "in dark colours": { colorScheme: "dark" },
     "on a phone": { viewport: { width: 360, height: 740 } },
   } as const)) {
-    it(`is as axe asks for ${name}, and nothing is wider than the screen`, async () => {
+    const run = "colorScheme" in options && options.colorScheme === "dark" ? longIt : it;
+    run(`is as axe asks for ${name}, and nothing is wider than the screen`, async () => {
       await inPage(options, async (page) => {
         for (const body of [undefined, "<!-- a --><p style='color: red'>Dear {{ first_name }}</p>\n"]) {
           await open(page, body);
