@@ -82,9 +82,6 @@ const SAMPLES: Record<string, Sample> = {
   "content.saveBlocks": ({ newsletter }) => ({
     body: { type: "newsletter", id: newsletter, preheader: null, blocks: { type: "doc", content: [] } },
   }),
-  "content.compile": ({ newsletter }) => ({
-    body: { type: "newsletter", id: newsletter, preheader: null, blocks: { type: "doc", content: [] } },
-  }),
   "content.check": ({ newsletter }) => ({ query: { type: "newsletter", id: newsletter } }),
   "content.duplicate": ({ newsletter }) => ({ body: { type: "newsletter", id: newsletter } }),
   "content.versions": ({ newsletter }) => ({ query: { type: "newsletter", id: newsletter } }),

@@ -24,7 +24,7 @@ import {
   updateDraft,
 } from "../../../domain/sends/drafts/drafts.ts";
 import { duplicateDraft } from "../../../domain/sends/drafts/duplicate.ts";
-import { type ShownDraft, showDraft } from "../../../domain/sends/drafts/shown-draft.ts";
+import { showDraft } from "../../../domain/sends/drafts/shown-draft.ts";
 import { listVersions, readVersion } from "../../../domain/sends/drafts/versions.ts";
 import { ACTIVITIES } from "../../../domain/sends/ledger/activity.ts";
 import { pageRecipients } from "../../../domain/sends/ledger/recipients.ts";
@@ -173,36 +173,24 @@ const accounts = consoleMutation(
   },
 );
 
-const person = z.string().max(320).optional();
-
 /** The mail as one person would get it; its HTML is a page of its own, see `previewHandler`. */
 const preview = consoleQuery(
-  { role: "VIEWER", input: z.strictObject({ query: z.strictObject({ ...one, person }) }) },
-  async ({ ctx, input: { query } }) => {
-    const { html: _, ...shown } = presentMail(await showDraft(ctx.em, ctx.tenant, query, query.person));
-    return shown;
+  {
+    role: "VIEWER",
+    input: z.strictObject({ query: z.strictObject({ ...one, person: z.string().max(320).optional() }) }),
   },
-);
-
-/** The same of a document that is not saved, with its HTML. */
-const compile = consoleMutation(
-  { role: "EDITOR", ownCommit: true, isHeavy: true, input: bodyOf(z.strictObject({ ...one, ...written, person })) },
-  async ({ ctx, input: { body } }) => {
-    const { person, type, id, ...content } = body;
-    return presentMail(await showDraft(ctx.em, ctx.tenant, { type, id }, person, { written: content }));
+  async ({ ctx, input: { query } }) => {
+    const { html: _, to, isSample, ...mail } = await showDraft(ctx.em, ctx.tenant, query, query.person);
+    const name = [to.firstName, to.lastName].filter(Boolean).join(" ");
+    return { ...mail, to: { name, address: to.email }, is_sample: isSample };
   },
 );
 
 /** Before a send: for what it is refused, what could be better, and how many people lack a value. */
 const check = consoleQuery({ role: "VIEWER", isHeavy: true, input: ofOne }, async ({ ctx, input: { query } }) => {
-  const { problems, warnings } = await showDraft(ctx.em, ctx.tenant, query, undefined, { countPeople: true });
+  const { problems, warnings } = await showDraft(ctx.em, ctx.tenant, query, undefined, true);
   return { problems, warnings };
 });
-
-function presentMail({ to, isSample, ...mail }: ShownDraft) {
-  const name = [to.firstName, to.lastName].filter(Boolean).join(" ");
-  return { ...mail, to: { name, address: to.email }, is_sample: isSample };
-}
 
 const duplicate = consoleMutation(
   { role: "EDITOR", input: bodyOf(z.strictObject(one)) },
@@ -284,7 +272,6 @@ export const contentRouter = router({
   attachSegment: segment,
   attachAccounts: accounts,
   preview,
-  compile,
   check,
   duplicate,
   recipients,

@@ -10,10 +10,10 @@ import { BROADCASTS, type Broadcast, checkTemplates, MAX_BODY_BYTES, refuseCrowd
 import { readVersion } from "./versions.ts";
 
 /** A mail as its writer sees it; without a subject the draft's stays. */
-export type WrittenDocument = BlockSource & { subject?: string | null | undefined };
+type WrittenDocument = BlockSource & { subject?: string | null | undefined };
 
 /** The HTML of a mail. @throws {ApiError} `validation_failed`; `rate_limit_exceeded` while too many others wait */
-export async function compileDocument({ teamId }: Tenant, written: WrittenDocument): Promise<string> {
+async function compileDocument({ teamId }: Tenant, written: WrittenDocument): Promise<string> {
   refuseCrowd(teamId);
   const source = { blocks: written.blocks, preheader: written.preheader, language: written.language };
   const html = await compileInThread(teamId, source).catch((error: unknown) => {

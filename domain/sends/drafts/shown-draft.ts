@@ -10,7 +10,6 @@ import type { ShownMessage } from "../../mail/message.ts";
 import { SAMPLE } from "../../mail/template.ts";
 import { type ContentField, describeProblem, TemplateError } from "../../mail/template-problem.ts";
 import type { SendResource } from "../resource.ts";
-import { compileDocument, type WrittenDocument } from "./documents.ts";
 import { type Draft, readDraft } from "./draft.ts";
 import { refuseCrowd, templateRefusal } from "./drafts.ts";
 import { planMembers } from "./members.ts";
@@ -43,16 +42,10 @@ interface ShownPerson {
 /** The hosts do not exist: a press on a link changes nothing. */
 const LINKS = { unsubscribe_url: "https://unsubscribe.invalid/", tracking_url: "https://tracking.invalid/" };
 
-interface ShowOptions {
-  /** In place of the draft's own content. */
-  written?: WrittenDocument;
-  /** Also counts the people who lack what a merge tag prints. */
-  countPeople?: boolean;
-}
-
 /**
  * Fills the mail of a draft, or of what was one, with the values of a person.
  * @param email of a subscriber, or of a contact for a campaign; the first that it targets unless given
+ * @param countPeople also those who lack the value of a merge tag
  * @throws {ApiError} `not_found` for the draft, and naming `person`; `validation_failed` for a template that cannot be used;
  *   `filter_unsupported`; `rate_limit_exceeded`
  */
@@ -61,7 +54,7 @@ export async function showDraft(
   tenant: Tenant,
   resource: SendResource,
   email: string | undefined,
-  { written, countPeople = false }: ShowOptions = {},
+  countPeople = false,
 ): Promise<ShownDraft> {
   const draft = await readDraft(em, tenant, resource, { lock: false });
   const person = await (resource.type === "newsletter" ? findSubscriber : findContact)(em, draft, email);
@@ -69,9 +62,7 @@ export async function showDraft(
     throw new ApiError("not_found", "No person of this team has that address.", { param: "person" });
   }
   const to = person ?? samplePerson(draft);
-  const html = written ? await compileDocument(tenant, written) : draft.body;
-  const subject = written?.subject === undefined ? draft.subject : written.subject;
-  const content = { subject: subject ?? "", html: html ?? "" };
+  const content = { subject: draft.subject ?? "", html: draft.body ?? "" };
   refuseCrowd(tenant.teamId);
   const values = {
     ...{ email: to.email, first_name: to.firstName, last_name: to.lastName, list_name: to.listName },
