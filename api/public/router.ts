@@ -161,6 +161,13 @@ export function publicRouter({ orm, vault, images }: Pick<Deps, "orm" | "vault" 
     const teamId = await readTeam(orm.em.fork());
     if (teamId !== undefined) claimFor(byOthers(teamId), { isKept });
   }
+  /** @returns the mail of a signed link, undefined for another; the request is its team's then */
+  async function readMail(page: "u" | "t", req: Request<{ token: string }>, res: Response, isKept = false) {
+    localsOf(res).route = `/${page}/{token}`;
+    const mail = readMailToken(vault, page, req.params.token);
+    if (mail) await claimForTeam(mail.sendId, (em) => teamOfMail(em, mail), isKept);
+    return mail;
+  }
   /** A person presses a button once: what they ask for waits for the locks of others. */
   const patiently = <T>(act: (em: EntityManager) => Promise<T>): Promise<T> =>
     transaction(orm.em, async (em) => {
@@ -171,10 +178,8 @@ export function publicRouter({ orm, vault, images }: Pick<Deps, "orm" | "vault" 
   const form = express.text({ type: () => true, limit: MAX_FORM_BYTES, inflate: false });
 
   router.get("/u/:token", async (req: Request<{ token: string }>, res) => {
-    localsOf(res).route = "/u/{token}";
-    const mail = readMailToken(vault, "u", req.params.token);
+    const mail = await readMail("u", req, res);
     if (!mail) return refuse(res);
-    await claimForTeam(mail.sendId, (em) => teamOfMail(em, mail));
     const origin = await readOrigin(orm.em.fork(), mail);
     if (!origin) return refuse(res);
     if (origin.isErased) return show(res, erasedPage(origin));
@@ -182,10 +187,8 @@ export function publicRouter({ orm, vault, images }: Pick<Deps, "orm" | "vault" 
   });
 
   router.post("/u/:token", form, async (req: Request<{ token: string }>, res) => {
-    localsOf(res).route = "/u/{token}";
-    const mail = readMailToken(vault, "u", req.params.token);
+    const mail = await readMail("u", req, res, true);
     if (!mail) return refuse(res);
-    await claimForTeam(mail.sendId, (em) => teamOfMail(em, mail), true);
     const source = isOneClick(req.body) ? "one_click" : "link";
     const scope = scopeOf(req.body);
     const left = await patiently((em) => unsubscribe(em, vault, mail, source, scope));
@@ -195,21 +198,18 @@ export function publicRouter({ orm, vault, images }: Pick<Deps, "orm" | "vault" 
   });
 
   router.get("/t/:token", async (req: Request<{ token: string }>, res) => {
-    localsOf(res).route = "/t/{token}";
-    const mail = readMailToken(vault, "t", req.params.token);
+    const mail = await readMail("t", req, res);
     if (!mail) return refuse(res);
-    await claimForTeam(mail.sendId, (em) => teamOfMail(em, mail));
     const consent = await readMailConsent(orm.em.fork(), mail);
     if (!consent) return refuse(res);
     show(res, consent.isErased ? erasedPage(consent) : consentPage(consent));
   });
 
   router.post("/t/:token", form, async (req: Request<{ token: string }>, res) => {
-    localsOf(res).route = "/t/{token}";
-    const mail = readMailToken(vault, "t", req.params.token);
+    const mail = await readMail("t", req, res, true);
+    if (!mail) return refuse(res);
     const status = CONSENT_BUTTONS.get(buttonOf(req.body));
-    if (!mail || !status) return refuse(res, mail ? 400 : 404);
-    await claimForTeam(mail.sendId, (em) => teamOfMail(em, mail), true);
+    if (!status) return refuse(res, 400);
     const answered = await patiently((em) => answerMailConsent(em, vault, mail, status));
     if (!answered) return refuse(res);
     show(res, answered.isErased ? erasedPage(answered) : consentPage(answered, "Your answer is recorded"));
