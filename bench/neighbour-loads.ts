@@ -3,11 +3,12 @@ import { setTimeout as delay } from "node:timers/promises";
 import { sql } from "kysely";
 import { kysely } from "../db/orm.ts";
 import { transaction } from "../db/transaction.ts";
-import { unsubscribeUrl } from "../domain/mail/links.ts";
+import { trackingUrl, unsubscribeUrl } from "../domain/mail/links.ts";
 import { mailId } from "../domain/mail/message-id.ts";
 import { addSource, passwordOf, pathOfSource, SOURCE_USER } from "../domain/reports/source.ts";
 import { attachAccounts, attachSegment } from "../domain/sends/drafts/drafts.ts";
 import { mailToken, trackedUrls } from "../domain/tracking/links.ts";
+import { document, paragraph } from "../test/support/blocks.ts";
 import { type Cookies, consoleClient, consoleFetch, refusalCodeOf, signIn } from "../test/support/console.ts";
 import { makeMember, openStackDatabase, unique } from "../test/support/factories.ts";
 import { tryUpload, uniquePng } from "../test/support/images.ts";
@@ -48,6 +49,8 @@ const MANY_DAYS = Array.from({ length: 45_000 }, (_, i) =>
   new Date(Date.UTC(1900, 0, 1 + i)).toISOString().slice(0, 10),
 );
 const BODIES = ["{{ first_name }} ".repeat(20_000), "<div>".repeat(60_000), `<table>${"<tr><td>x".repeat(40_000)}`];
+/** Nearly as many bytes and nodes as a document may have. */
+const BLOCKS = document(...Array.from({ length: 2_000 }, (_, i) => paragraph(`${i} ${"x".repeat(150)}`)));
 const FORM = { "content-type": "application/x-www-form-urlencoded" };
 
 const statusOf = async (asked: Promise<Response>): Promise<string> => {
@@ -94,7 +97,7 @@ export async function makeLoads(
     if (data) drafts.push(data.id);
   }
   const campaign = async (segmentId: string): Promise<string> => {
-    const id = await idOf("/campaigns", { name: "C", subject: "x", body: "<p>x</p>" });
+    const id = await idOf("/campaigns", { name: "C", subject: "x", body: "<p>{{ first_name }}</p>" });
     await transaction(em, async (tx) => {
       await attachAccounts(tx, id, accountIds);
       await attachSegment(tx, id, segmentId);
@@ -103,7 +106,8 @@ export async function makeLoads(
   };
   const everyone = await addSegment(hostile);
   const slowCampaign = await campaign(await addSegment(hostile, SLOW));
-  const sendId = await writeLedger(hostile, people);
+  const newsletterId = await idOf("/newsletters", { name: "N", subject: "x", body: "<p>x</p>" });
+  const sendId = await writeLedger(hostile, people, newsletterId);
   const { rows: known } = await sql<{ id: string; email: string; first: string; last: string }>`
     select id, email, first_name as first, last_name as last from subscribers where team_id = ${team.id} order by id`.execute(
     db,
@@ -159,8 +163,8 @@ export async function makeLoads(
   const bulk = (lane: number, contacts: object[]) =>
     rest(lane, "POST", "/contacts/bulk", { contacts }, { "idempotency-key": freshKey() });
   const link = (seq: number) => unsubscribeUrl(vault, origin, { sendId, seq: 1 + (seq % people) });
-  const post = (seq: number) =>
-    statusOf(fetch(link(seq), { method: "POST", headers: FORM, body: "List-Unsubscribe=One-Click" }));
+  const pressed = (url: string, body: string) => statusOf(fetch(url, { method: "POST", headers: FORM, body }));
+  const post = (seq: number) => pressed(link(seq), "List-Unsubscribe=One-Click");
   const source = await addSource(em, vault, { teamId: team.id, environment: "LIVE" }, "POSTMARK", {});
   const password = Buffer.from(`${SOURCE_USER}:${passwordOf(vault, source)}`).toString("base64");
   const bounce: Ask = (lane, n) => {
@@ -213,6 +217,34 @@ export async function makeLoads(
     "uploads of images": {
       lanes: 16,
       ask: (lane) => statusOf(tryUpload(cookies[lane % OWNERS] ?? {}, team.id, uniquePng(IMAGE_BYTES))),
+    },
+    "saves of blocks": {
+      lanes: 16,
+      ask: (lane) => {
+        const body = { type: "newsletter", id: drafts[lane % drafts.length] ?? "", preheader: null, blocks: BLOCKS };
+        return refusalCodeOf(owner.app.content.saveBlocks.mutate({ body } as never));
+      },
+    },
+    "checks of the mail of a slow campaign": {
+      lanes: 16,
+      ask: (lane) =>
+        refusalCodeOf(viewer(lane).app.content.check.query({ query: { type: "campaign", id: slowCampaign } })),
+    },
+    "recipients by what they did, and links": {
+      lanes: 20,
+      ask: (lane, n) =>
+        rest(
+          lane,
+          "GET",
+          `/newsletters/${newsletterId}/${n % 2 ? "links" : "recipients?activity=not_opened&limit=100"}`,
+        ),
+    },
+    "answers about tracking": {
+      lanes: 100,
+      ask: (lane, n) => {
+        const mail = { sendId, seq: 1 + ((lane * 331 + n * 7) % people) };
+        return pressed(trackingUrl(vault, origin, mail), `scope=${n % 2 ? "allow" : "deny"}`);
+      },
     },
     "recipients by status": {
       lanes: 20,
