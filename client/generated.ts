@@ -2315,7 +2315,7 @@ export type ListNewsletterRecipientsQuery = {
     | "SUPPRESSED"
     | "CANCELLED"
     | undefined;
-  /** Only recipients of accepted mails who did this, or with whose mail this happened. */
+  /** Only recipients of accepted mails who did this, or to whose mail this happened. */
   activity?: "opened" | "not_opened" | "clicked" | "bounced" | "unsubscribed" | "complained" | undefined;
   /** With `activity` `clicked`: only those who clicked this link. */
   link?: string | undefined;
@@ -2349,7 +2349,7 @@ export type ListCampaignRecipientsQuery = {
     | "SUPPRESSED"
     | "CANCELLED"
     | undefined;
-  /** Only recipients of accepted mails who did this, or with whose mail this happened. */
+  /** Only recipients of accepted mails who did this, or to whose mail this happened. */
   activity?: "opened" | "not_opened" | "clicked" | "bounced" | "unsubscribed" | "complained" | undefined;
   /** With `activity` `clicked`: only those who clicked this link. */
   link?: string | undefined;

@@ -19,7 +19,7 @@ const query = z
     activity: z
       .enum(ACTIVITIES)
       .optional()
-      .describe("Only recipients of accepted mails who did this, or with whose mail this happened."),
+      .describe("Only recipients of accepted mails who did this, or to whose mail this happened."),
     link: idParamOf("trackedLink", "With `activity` `clicked`: only those who clicked this link.").optional(),
   })
   .refine(({ activity, link }) => link === undefined || activity === "clicked", {

@@ -94,7 +94,7 @@ export async function upsertContacts(
   return { outcomes, created: ids.length, updated: [...new Set([...updated, ...consented])], slots };
 }
 
-/** Stores what the people of items said that did not fail. @returns the ids of contacts that were not made for it */
+/** Stores the answers of the people whose items did not fail. @returns the ids of contacts that were not made for it */
 async function storeConsents(
   em: EntityManager,
   vault: Vault,

@@ -9,7 +9,7 @@ import { emit } from "../webhooks/emit.ts";
 import { contactRecord, subscriberRecord } from "../webhooks/records.ts";
 import { type MailedRow, mailedPerson, readMail } from "./unsubscribes.ts";
 
-/** What a person said about the counting of their opens and clicks. */
+/** A person's answer whether their opens and clicks may be counted. */
 export interface ConsentAnswer {
   status: ConsentStatus;
   /** The text that they were shown. */

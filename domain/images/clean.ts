@@ -2,8 +2,9 @@ import { crc32 } from "node:zlib";
 import { ApiError } from "../errors.ts";
 
 /*
- * Reads the structure of an image and copies the parts that show it. What a camera, an editor or an attacker has put beside
- * them stays behind, and so does all that follows the end. No picture is decoded: a small file of many pixels costs nothing here.
+ * Reads the structure of an image and copies the parts that show it. The parts that a camera, an editor or an attacker
+ * has put beside them stay behind, and so does all that follows the end. No picture is
+ * decoded: a small file of many pixels costs nothing here.
  */
 
 /** By the ending of their names. */

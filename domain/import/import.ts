@@ -85,7 +85,7 @@ export interface ReadingOptions extends ColumnOptions {
   /** In the file's order; lines with erased addresses come up to 2,000 lines late, or after all others. */
   onRefused: (line: number, reason: string) => void | Promise<void>;
   onProgress?: ((progress: ImportProgress) => void) | undefined;
-  /** What the people of the file were shown who said whether they may be tracked. */
+  /** The text that the people of the file were shown when they answered whether they may be tracked. */
   trackingWords?: string | undefined;
   /** Counts what would change. It reads alone: nothing waits for it. */
   isDryRun?: boolean | undefined;

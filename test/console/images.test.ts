@@ -64,7 +64,7 @@ describe("Images in the console", () => {
     const picture = uniquePng();
     const made = await Promise.all(Array.from({ length: 6 }, () => uploadImage(cookies, own.team.id, picture)));
     assert.equal(new Set(made.map(({ id }) => id)).size, 1);
-    // What lost the race is deleted like a file of a deleted image.
+    // The files of the uploads that lost the race are deleted like those of deleted images.
     const em = own.em.fork();
     const mine = sql`file like ${`${own.team.id.replace("team_", "")}/%`}`;
     await sql`update unused_image_files set due_at = now() where ${mine}`.execute(kysely(em));

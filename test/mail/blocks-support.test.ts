@@ -4,7 +4,7 @@ import { compileBlocks } from "../../domain/mail/blocks/compile.ts";
 import { blockDocument } from "../../domain/mail/blocks/schema.ts";
 import { button, columns, document, linkTo, list, type Node, paragraph, tag, words } from "../support/blocks.ts";
 
-/** What some programs do not support, and why no reader of a mail misses it. */
+/** Features that some programs do not support, and why no reader of a mail misses each. */
 const ACCEPTED: Readonly<Record<string, string>> = {
   "color-scheme CSS property": "every text states its colour, and every area its background",
   "color-scheme meta tag": "as the property",

@@ -162,7 +162,7 @@ describe("GET /i/{image}", () => {
     await once(socket, "connect");
     socket.write(`GET ${pathname} HTTP/1.1\r\nHost: x\r\n\r\n`);
     let before = -1;
-    // What fits in the buffers of the kernel leaves the process.
+    // The process hands over as much as the buffers of the kernel take.
     await eventually(
       () => {
         const isStill = read > 0 && read === before;

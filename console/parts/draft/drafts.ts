@@ -40,7 +40,7 @@ export function useSettings(kind: Kind, id: string) {
   return useData([`${kind}s`, id, "settings"], () => client.app.content.settings.query({ query: { type: kind, id } }));
 }
 
-/** What is edited of a draft; "" for none. */
+/** The fields of a draft that its editor changes; "" for none. */
 export const FIELDS = ["name", "subject", "preheader", "from_email", "from_name", "body", "blocks"] as const;
 export type Content = Record<(typeof FIELDS)[number], string>;
 

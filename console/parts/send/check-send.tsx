@@ -111,7 +111,7 @@ export function CheckSend({ kind, id, name }: CheckProps) {
   );
 }
 
-/** What could be better in the mail, and keeps it from no send. */
+/** Weaknesses of the mail that keep it from no send. */
 function Warnings({ kind, id, at }: Pick<CheckProps, "kind" | "id"> & { at: number }) {
   const { client, base } = useWorkspace();
   const { data, error } = useQuery({

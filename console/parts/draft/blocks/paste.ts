@@ -1,4 +1,4 @@
-/** What programs for texts put around a text when it is copied, and no mail should have. */
+/** Elements that Word and its like add to a copied text; no mail should have them. */
 const RUBBISH = "style, script, meta, link, title, xml";
 /** Styles that a mail keeps, and their elements. */
 const ELEMENTS: readonly (readonly [style: RegExp, element: string, notIn?: string])[] = [

@@ -60,7 +60,7 @@ interface Leaf {
   name: string;
   /** The attributes, and their first values. */
   attributes: Values;
-  /** What the editor shows of it. */
+  /** Its elements in the editor. */
   show: (values: Values) => DOMOutputSpec;
   isInline?: boolean;
   /** Of others: a tag, and the attributes that it gives. */
