@@ -9,7 +9,7 @@ import { elapsedMs } from "../../../lib/elapsed.ts";
 import { newId } from "../../ids.ts";
 import { type Mailed, type MailOutcome, UNDECIDED } from "../../mail/outcome.ts";
 import { recordSoftRefusals, type SoftBouncePolicy } from "../../reports/record.ts";
-import { isTrackedBy } from "../../tracking/modes.ts";
+import { consentOf, isTrackedBy } from "../../tracking/modes.ts";
 import { intoOutbox, isWanted, notifyRelay, notifyRelayAfterCommit, wantedTypes } from "../../webhooks/emit.ts";
 import { emailRecord, suppressionRecord } from "../../webhooks/records.ts";
 import { selectIneligible } from "../drafts/members.ts";
@@ -63,9 +63,7 @@ export async function stageBatch(
   request: StageRequest,
 ): Promise<StagedBatch> {
   const { sendId, accountId, epoch, rules, shared, tracking } = dispatch;
-  // One look-up of an index per row: with any statistics, a join could be planned to read all consents.
-  const consent = sql`(select k.status from tracking_consents k where ${ofTenant(dispatch, "k")} and k.email = p.email)`;
-  const tracked = tracking === "OFF" ? sql`false` : isTrackedBy(tracking, consent);
+  const tracked = tracking === "OFF" ? sql`false` : isTrackedBy(tracking, consentOf(dispatch, "p"));
   const stagedAt = elapsedMs();
   const wasDeferred = "due" in request;
   const isWanted = wasDeferred

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { sql } from "kysely";
-import { type EntityManager, kysely, ofTenant } from "../../../db/orm.ts";
-import { isTrackedBy } from "../../tracking/modes.ts";
+import { type EntityManager, kysely } from "../../../db/orm.ts";
+import { consentOf, isTrackedBy } from "../../tracking/modes.ts";
 import type { PlanSubject } from "../drafts/draft.ts";
 import { planMembers } from "../drafts/members.ts";
 
@@ -31,13 +31,7 @@ export interface ResolvedPlan {
 async function countMembers(em: EntityManager, subject: PlanSubject): Promise<CountedMembers> {
   const members = await planMembers(em, subject);
   const { tracking } = subject;
-  const [tracked, consents] =
-    tracking === "OFF"
-      ? [sql`false`, sql``]
-      : [
-          isTrackedBy(tracking, sql.ref("k.status")),
-          sql`left join tracking_consents k on ${ofTenant(subject, "k")} and k.email = members.email`,
-        ];
+  const tracked = tracking === "OFF" ? sql`false` : isTrackedBy(tracking, consentOf(subject, "members"));
   const { rows } = await sql<CountedMembers>`
     select count(*)::int as "total",
       (count(*) filter (where not permitted))::int as "ineligible",
@@ -45,7 +39,7 @@ async function countMembers(em: EntityManager, subject: PlanSubject): Promise<Co
       (count(*) filter (where permitted and not suppressed))::int as "eligible",
       (count(*) filter (where permitted and not suppressed and ${tracked}))::int as "tracked",
       coalesce(sum(hashtextextended(id, fingerprint # suppressed::int)), 0)::text as "sum"
-    from (${members}) members ${consents}`.execute(kysely(em));
+    from (${members}) members`.execute(kysely(em));
   const [counted] = rows;
   if (!counted) throw new Error("an aggregate query returned no row");
   return counted;
