@@ -11,6 +11,32 @@ export type Plan = (typeof PLANS)[number];
 export const TRACKING_MODES = ["OFF", "ALL", "AGREED"] as const;
 export type TrackingMode = (typeof TRACKING_MODES)[number];
 
+/** Of the words that the service adds to a team's mails and pages: ISO 639-1. */
+export const LANGUAGES = ["en", "de", "fr", "es"] as const;
+export type Language = (typeof LANGUAGES)[number];
+
+export const FONTS = ["sans", "serif", "mono"] as const;
+export type Font = (typeof FONTS)[number];
+
+/** A team's look and words, in its mails of blocks, below all its mails, in confirmation mails and on public pages. */
+const brand = {
+  language: code().$type<Language>().default("en"),
+  /** https. */
+  logoUrl: text("team").nullable(),
+  /** Of buttons and links: `#rrggbb`, as the next. */
+  accentColor: code().default("#0b57d0"),
+  /** Around the text of a mail. */
+  backgroundColor: code().default("#ffffff"),
+  font: code().$type<Font>().default("sans"),
+  /** The sender of a new draft in the console. */
+  senderName: text("team").nullable(),
+  senderEmail: text("team").nullable(),
+  /** A text below each mail. */
+  mailFooter: text("team").nullable(),
+  /** Lines. The law of many countries asks for it in each mail. */
+  postalAddress: text("team").nullable(),
+};
+
 export const TeamSchema = defineEntity({
   name: "teams",
   properties: {
@@ -24,6 +50,7 @@ export const TeamSchema = defineEntity({
     contactSlots: p.integer().nullable(),
     webhookEndpoints: p.integer().nullable(),
     tracking: code().$type<TrackingMode>().default("OFF"),
+    ...brand,
     ...edited,
   },
 });

@@ -1,0 +1,16 @@
+import type { Team } from "../../db/entities/team.ts";
+import { type EntityManager, kysely } from "../../db/orm.ts";
+
+/** A team's look and words; colours are `#rrggbb`. */
+export type Brand = Pick<
+  Team,
+  "language" | "accentColor" | "backgroundColor" | "font" | "mailFooter" | "postalAddress" | "logoUrl"
+> & { teamName: string };
+
+export const brandOf = (em: EntityManager, teamId: string): Promise<Brand> =>
+  kysely(em)
+    .selectFrom("teams")
+    .where("id", "=", teamId)
+    .select(["name as teamName", "language", "font", "logo_url as logoUrl", "accent_color as accentColor"])
+    .select(["background_color as backgroundColor", "mail_footer as mailFooter", "postal_address as postalAddress"])
+    .executeTakeFirstOrThrow();
