@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import type { Page } from "playwright-core";
 import { buildConsole } from "../../console/build.ts";
-import { enter, openBrowser, violationsOf, widthOf } from "../support/browser.ts";
+import { assertAccessible, enter, openBrowser, violationsOf } from "../support/browser.ts";
 import { consoleClient, signIn } from "../support/console.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeMember } from "../support/factories.ts";
@@ -383,27 +383,19 @@ describe("The editor of a draft", function () {
     });
   });
 
-  for (const [name, options] of Object.entries({
-    "in light colours": { colorScheme: "light" },
-    "in dark colours": { colorScheme: "dark" },
-    "on a phone": { viewport: { width: 360, height: 740 } },
-  } as const)) {
-    const run = "colorScheme" in options && options.colorScheme === "dark" ? longIt : it;
-    run(`is as axe asks for ${name}, and nothing is wider than the screen`, async () => {
-      await inPage(options, async (page) => {
-        for (const body of [undefined, "<!-- a --><p style='color: red'>Dear {{ first_name }}</p>\n"]) {
-          await open(page, body);
-          const editor = body === undefined ? text(page) : html(page);
-          await editor.click();
-          if (body === undefined) {
-            await typeBlock(page, "Image");
-            await page.getByLabel("Text in its place").fill("A cat");
-          }
-          await page.waitForLoadState("networkidle");
-          assert.deepEqual(await violationsOf(page), []);
-          if ("viewport" in options) assert.ok((await widthOf(page)) <= options.viewport.width);
+  it("is as axe asks for, in light and dark colours, and nothing is wider than the screen of a phone", async () => {
+    await inPage({ colorScheme: "light" }, async (page) => {
+      for (const body of [undefined, "<!-- a --><p style='color: red'>Dear {{ first_name }}</p>\n"]) {
+        await open(page, body);
+        const editor = body === undefined ? text(page) : html(page);
+        await editor.click();
+        if (body === undefined) {
+          await typeBlock(page, "Image");
+          await page.getByLabel("Text in its place").fill("A cat");
         }
-      });
+        await page.waitForLoadState("networkidle");
+        await assertAccessible(page);
+      }
     });
-  }
+  });
 });

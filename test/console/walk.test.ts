@@ -4,7 +4,7 @@ import { buildConsole } from "../../console/build.ts";
 import { recordHits } from "../../domain/tracking/record.ts";
 import { accept, makeLedger } from "../analytics/ledger.ts";
 import { settleAll } from "../public/tracking.ts";
-import { enter, openBrowser, violationsOf, widthOf } from "../support/browser.ts";
+import { assertAccessible, enter, openBrowser, violationsOf, widthOf } from "../support/browser.ts";
 import { consoleClient, consoleFetch, signIn } from "../support/console.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeMember, makeTeam } from "../support/factories.ts";
@@ -416,25 +416,18 @@ describe("The console in a browser", function () {
     });
   });
 
-  for (const [name, options] of Object.entries({
-    "in light colours": { colorScheme: "light" },
-    "in dark colours": { colorScheme: "dark" },
-    "on a phone": { viewport: { width: 360, height: 740 } },
-  } as const)) {
-    it(`shows every page ${name} as axe asks for, nothing wider than the screen`, async () => {
-      const { origin } = await stack();
-      const { owner, team, audience } = await makeSender({ recipients: 3 });
-      await inPage(options, async (page) => {
-        const { app } = await consoleClient(await enter(page, owner.id), team.id);
-        await app.accounts.providers.add.mutate({ body: { provider: "POSTMARK" } });
-        for (const path of [...PAGES, `people/person0@${audience}`]) {
-          await page.goto(`${origin}/console/${team.id}/live/${path}`);
-          await page.getByRole("heading", { level: 1 }).waitFor();
-          await page.waitForLoadState("networkidle");
-          assert.deepEqual(await violationsOf(page), [], path);
-          if ("viewport" in options) assert.ok((await widthOf(page)) <= options.viewport.width, path);
-        }
-      });
+  it("shows every page as axe asks for, in light and dark colours, nothing wider than the screen of a phone", async () => {
+    const { origin } = await stack();
+    const { owner, team, audience } = await makeSender({ recipients: 3 });
+    await inPage({ colorScheme: "light", viewport: { width: 1_280, height: 900 } }, async (page) => {
+      const { app } = await consoleClient(await enter(page, owner.id), team.id);
+      await app.accounts.providers.add.mutate({ body: { provider: "POSTMARK" } });
+      for (const path of [...PAGES, `people/person0@${audience}`]) {
+        await page.goto(`${origin}/console/${team.id}/live/${path}`);
+        await page.getByRole("heading", { level: 1 }).waitFor();
+        await page.waitForLoadState("networkidle");
+        await assertAccessible(page, path);
+      }
     });
-  }
+  });
 });

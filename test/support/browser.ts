@@ -32,6 +32,22 @@ export async function violationsOf(page: Page, except: readonly string[] = []): 
   );
 }
 
+const PHONE_WIDTH = 360;
+
+/** No breach of axe's rules in light and dark colours and on a phone, where nothing is wider than the screen. */
+export async function assertAccessible(page: Page, what?: string): Promise<void> {
+  const size = page.viewportSize();
+  for (const colorScheme of ["light", "dark"] as const) {
+    await page.emulateMedia({ colorScheme });
+    assert.deepEqual(await violationsOf(page), [], what);
+  }
+  await page.setViewportSize({ width: PHONE_WIDTH, height: 740 });
+  assert.deepEqual(await violationsOf(page), [], what);
+  assert.ok((await widthOf(page)) <= PHONE_WIDTH, what);
+  await page.emulateMedia({ colorScheme: "light" });
+  if (size) await page.setViewportSize(size);
+}
+
 /** Work on a page; it fails on any message of the browser's console, failed request or request to another origin. */
 export type InPage = (options: BrowserContextOptions, work: (page: Page) => Promise<void>) => Promise<void>;
 
