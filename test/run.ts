@@ -29,7 +29,7 @@ const BROWSER_TESTS = "test/console/walk.test.ts";
 const LAST_TEST = "test/last/statements.test.ts";
 const STACKS = 2;
 /** Folders with the files that take longest: they come first, so that no lane is left with one of them at the end. */
-const FIRST_FOLDERS = /^test\/(stack|sends|webhooks|app|workers)\//;
+const FIRST_FOLDERS = /^test\/(stack|sends|webhooks|app|workers|console)\//;
 /** Tests and files that are listed at the end. */
 const LISTED = 10;
 const INTERRUPTED = 130;

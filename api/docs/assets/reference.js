@@ -115,12 +115,38 @@ const resolveQuickly = {
   fn: { resolveSubtree: async (root, names) => ({ spec: resolved(root, valueAt(root, names)), errors: [] }) },
 };
 
-/** Names each choice for those who hear the page: the renderer leaves them without a name. */
-function nameChoices() {
+/** Buttons with no other control inside: one lock above the list takes the key, and a press on an operation makes its link. */
+const plainButtons = {
+  wrapComponents: {
+    authorizeOperationBtn: () => () => null,
+    DeepLink: (Original) => (props) => Original({ ...props, enabled: false }),
+  },
+};
+
+/** The page has a main part already, around the renderer's. */
+const oneMain = {
+  wrapComponents: {
+    VersionPragmaFilter:
+      (Original, { React }) =>
+      (props) => {
+        const parts = React.Children.map(props.children, (part) =>
+          part?.type === "main" ? React.createElement("div", part.props) : part,
+        );
+        return React.createElement(Original, props, parts);
+      },
+  },
+};
+
+/** For those who hear the page or use the keyboard: names of choices, levels of headings, texts that scroll. */
+function mendForReaders() {
   for (const choice of container.querySelectorAll("select:not([aria-label])")) {
     const parameter = choice.closest("[data-param-name]")?.dataset.paramName;
     choice.setAttribute("aria-label", parameter ?? (choice.id === "servers" ? "Server" : "Example"));
   }
+  for (const heading of container.querySelectorAll(":is(h3, h4, h5):not([aria-level])")) {
+    heading.ariaLevel = String(Number(heading.localName.at(1)) - 1);
+  }
+  for (const text of container.querySelectorAll("pre:not([tabindex])")) text.tabIndex = 0;
 }
 
 /** The controls of an element that Tab reaches. */
@@ -217,14 +243,14 @@ async function show() {
   const spec = forReaders(await response.json());
   container.replaceChildren();
   new MutationObserver(() => {
-    nameChoices();
+    mendForReaders();
     nameFilter();
   }).observe(container, { childList: true, subtree: true });
   keepFocusInDialogs();
   const ui = globalThis.SwaggerUIBundle({
     domNode: container,
     spec,
-    plugins: [resolveQuickly, filterOperations],
+    plugins: [resolveQuickly, filterOperations, plainButtons, oneMain],
     layout: "BaseLayout",
     deepLinking: true,
     docExpansion: "list",
