@@ -404,7 +404,8 @@ async function dropRepeated(em: EntityManager): Promise<number> {
       -- One row that excludes the person is enough, and the gravest reason counts.
       coalesce((${EXCLUSIONS}::text[])[min(array_position(${EXCLUSIONS}::text[], exclusion)) over (partition by email)],
         exclusion) as exclusion,
-      case when bool_or(tracking = 'DENIED') over (partition by email) then 'DENIED' else tracking end as tracking
+      -- One denial is enough, and an empty cell leaves the grant of another row: DENIED comes before GRANTED.
+      min(tracking) over (partition by email) as tracking
     from import_rows order by email, line desc`.execute(db);
   await sql`alter table import_people add primary key (line)`.execute(db);
   const { rows } = await sql<{ people: number }>`select count(*)::int as people from import_people`.execute(db);

@@ -439,8 +439,8 @@ describe("CSV import", () => {
       });
     }
 
-    it("denies where one row of the person does, changes nothing in a dry run, and comes back from an export", async () => {
-      const csv = "email,tracking_consent\na@x.example,no\nA@x.example,yes\nb@x.example,granted";
+    it("denies where one row of the person does, keeps a grant before an empty cell, changes nothing in a dry run, and comes back from an export", async () => {
+      const csv = "email,tracking_consent\na@x.example,no\nA@x.example,yes\nb@x.example,granted\nb@x.example,";
       await load(csv, { isDryRun: true });
       assert.deepEqual(await consents(), []);
       const listId = await makeList("SINGLE");
