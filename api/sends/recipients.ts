@@ -11,6 +11,13 @@ import { decodeCursor, encodeCursor, paging } from "../rest/list.ts";
 import { idParamOf, ok, paragraphs, route } from "../rest/route.ts";
 import { recipient } from "./schema.ts";
 
+/** A link narrows those who clicked: beside another activity it would change nothing. */
+export const linkOfClicks = [
+  ({ activity, link }: { activity?: string | undefined; link?: string | undefined }): boolean =>
+    link === undefined || activity === "clicked",
+  { path: ["link"], error: "is taken with activity clicked alone" },
+] satisfies Parameters<z.ZodObject["refine"]>;
+
 const query = z
   .strictObject({
     ...paging,
@@ -22,10 +29,7 @@ const query = z
       .describe("Only recipients of accepted mails who did this, or to whose mail this happened."),
     link: idParamOf("trackedLink", "With `activity` `clicked`: only those who clicked this link.").optional(),
   })
-  .refine(({ activity, link }) => link === undefined || activity === "clicked", {
-    path: ["link"],
-    error: "is taken with activity clicked alone",
-  });
+  .refine(...linkOfClicks);
 declareFilters(["status", "activity", "link"]);
 
 /** A kind of resource, and the scope by which a client reads the people that it is sent to. */

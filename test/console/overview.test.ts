@@ -7,7 +7,7 @@ import { newId } from "../../domain/ids.ts";
 import { attachList } from "../../domain/sends/drafts/drafts.ts";
 import { grantCredits } from "../../domain/teams/credits.ts";
 import { accept, engage, makeLedger, report, setState } from "../analytics/ledger.ts";
-import { consoleClient, signIn } from "../support/console.ts";
+import { consoleClient, refusalCodeOf, signIn } from "../support/console.ts";
 import { makeMember, makeTeam, unique } from "../support/factories.ts";
 import {
   addSubscribers,
@@ -263,5 +263,7 @@ describe("The responses of a send in the console", () => {
     const clicked = await read({ activity: "clicked" });
     assert.deepEqual(clicked.csv.split("\r\n").slice(1), ["'=cmd@example.com,SENT,,,2026-01-05T10:00:00.000Z", ""]);
     assert.equal((await read({ after: "3" })).csv, "");
+    for (const query of [{}, { activity: "opened" }])
+      assert.equal(await refusalCodeOf(read({ ...query, link: newId("trackedLink") })), "validation_failed");
   });
 });

@@ -31,6 +31,7 @@ import { pageRecipients } from "../../../domain/sends/ledger/recipients.ts";
 import { allowTestMail, MAX_TEST_RECIPIENTS } from "../../../domain/sends/plan/test-mail.ts";
 import { sendScope } from "../../../domain/sends/resource.ts";
 import { idParam, router } from "../../rest/route.ts";
+import { linkOfClicks } from "../../sends/recipients.ts";
 import { contentFields } from "../../sends/schema.ts";
 import { previewIdFor } from "../../sends/send-updates.ts";
 import { bodyOf, consoleMutation, consoleQuery } from "../procedure.ts";
@@ -222,15 +223,17 @@ const exportPage = consoleQuery(
     role: "EDITOR",
     isHeavy: true,
     input: z.strictObject({
-      query: z.strictObject({
-        ...one,
-        activity: z.enum(ACTIVITIES).optional(),
-        link: idParam.optional(),
-        after: z
-          .string()
-          .regex(/^\d{0,9}$/)
-          .default(""),
-      }),
+      query: z
+        .strictObject({
+          ...one,
+          activity: z.enum(ACTIVITIES).optional(),
+          link: idParam.optional(),
+          after: z
+            .string()
+            .regex(/^\d{0,9}$/)
+            .default(""),
+        })
+        .refine(...linkOfClicks),
     }),
   },
   ({ ctx, input: { query } }) => {
