@@ -123,9 +123,14 @@ export function composeMessage(
 ): ComposedMessage {
   const from = toWireAddress(content.fromEmail);
   const subject = compileSubject(content.subject);
-  const html = compileHtml(prepared.html);
-  const plainPart = encodePart(html, escapeHtml);
-  const trackedPart = tracked && encodePart(compileTracked(prepared, tracked), escapeHtml);
+  const first = tracked ? compileTracked(prepared, tracked) : compileHtml(prepared.html);
+  const firstPart = encodePart(first, escapeHtml);
+  // Where all are tracked, no mail needs it.
+  let plain = tracked ? undefined : firstPart;
+  const plainPart = () => {
+    plain ??= encodePart(compileHtml(prepared.html), escapeHtml);
+    return plain;
+  };
   const textPart = encodePart(compileText(prepared.text));
 
   // Neither quoted-printable nor base64 contains "=_", so no content can contain the boundary.
@@ -162,7 +167,7 @@ export function composeMessage(
       mail_token: recipient.mailToken,
       fields: recipient.fields,
     };
-    const htmlPart = (recipient.mailToken === undefined ? undefined : trackedPart) ?? plainPart;
+    const htmlPart = recipient.mailToken === undefined ? plainPart() : firstPart;
     const message =
       `${sender}${to.address}\r\n` +
       `Subject: ${fixedSubject ?? encodeSubject(subject, values)}\r\n` +
@@ -189,7 +194,7 @@ export function composeMessage(
     };
   };
   return {
-    fieldTags: fieldTagsOf(new Set([...subject.variables, ...html.variables])),
+    fieldTags: fieldTagsOf(new Set([...subject.variables, ...first.variables])),
     fill(recipient) {
       try {
         return fill(recipient);

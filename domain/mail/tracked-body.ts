@@ -126,9 +126,10 @@ const inAttribute = (url: string): string => url.replaceAll("&", "&amp;").replac
 export const newPlaceholder = (): string => `track${randomBytes(12).toString("hex")}`;
 
 /** Neither a filter nor a condition of the author sees the value of `mail_token`. */
-export function withMailToken(template: Template, placeholder: string): Pick<Template, "plain" | "render"> {
+export function withMailToken(template: Template, placeholder: string): Template {
   const { plain, render } = template;
   return {
+    ...template,
     plain: plain && splitAt(plain, placeholder),
     render: (values) => render(values).replaceAll(placeholder, values.mail_token ?? ""),
   };
