@@ -8,6 +8,7 @@ import type { ApiVersion } from "../domain/api-version.ts";
 import type { Edit } from "../domain/edits.ts";
 import type { Vault } from "../domain/secrets/crypto.ts";
 import type { CheckUrl } from "../domain/webhooks/endpoints.ts";
+import type { ProbeUrl } from "../lib/fetch-text.ts";
 import type { Deps } from "./deps.ts";
 import type { Answering } from "./rest/turns.ts";
 import type { TemporalGateway } from "./temporal-gateway.ts";
@@ -82,4 +83,5 @@ export interface RequestContext {
   temporal: TemporalGateway;
   /** Waits for the DNS: do not call it in a transaction. */
   checkWebhookUrl: CheckUrl;
+  probeUrl: ProbeUrl;
 }

@@ -13,7 +13,8 @@ import { openVault, type Vault } from "../domain/secrets/crypto.ts";
 import { type Networks, readNetworks } from "../domain/tracking/networks.ts";
 import { recordHits } from "../domain/tracking/record.ts";
 import { type CheckUrl, guardedUrl } from "../domain/webhooks/endpoints.ts";
-import { type FetchText, guardedFetch } from "../lib/fetch-text.ts";
+import { userAgent } from "../domain/webhooks/headers.ts";
+import { type FetchText, guardedFetch, guardedProbe, type ProbeUrl } from "../lib/fetch-text.ts";
 import { type FileStore, openImageStore } from "../lib/file-store.ts";
 import { allowedHostsWarning, openUrlGuard } from "../lib/url-guard.ts";
 import { MCP_PATH, resourceUrl } from "./base-path.ts";
@@ -36,6 +37,8 @@ export interface Deps {
   checkWebhookUrl: CheckUrl;
   /** Opens URLs of Amazon SNS. */
   fetchText: FetchText;
+  /** Asks links of mails. */
+  probeUrl: ProbeUrl;
   limits: RequestLimits;
   /** Opens and clicks on their way to Postgres. */
   /** Of scanners and proxies that open mails and follow links. */
@@ -89,6 +92,8 @@ export async function openDeps(env: Env): Promise<Deps> {
     progress,
     checkWebhookUrl: guardedUrl(guard),
     fetchText: guardedFetch(guard),
+    // The setting is of webhooks: mails may lead to http.
+    probeUrl: guardedProbe(openUrlGuard({ ...env, WEBHOOK_HTTPS_ONLY: false }), userAgent(env.PUBLIC_URL)),
     limits: new RequestLimits(env),
     networks: readNetworks(env.TRACKING_NETWORKS_FILE),
     hits: new HitBuffer({

@@ -51,6 +51,17 @@ export class AddressRefused extends Error {
 
 export class NameNotResolved extends Error {
   override name = "NameNotResolved";
+  /** The DNS says so; else it could not be asked. */
+  readonly isAbsent: boolean;
+
+  constructor(isAbsent: boolean) {
+    super(
+      isAbsent
+        ? "The host name has no address in the DNS."
+        : "The host name could not be looked up: its DNS servers did not answer, or not well.",
+    );
+    this.isAbsent = isAbsent;
+  }
 }
 
 export interface AddressGuard {
@@ -155,13 +166,9 @@ async function lookUp(resolver: Resolver, hostname: string, timeoutMs: number): 
   const [v4, v6] = answers.map((answer) => (answer.status === "fulfilled" ? answer.value : [])) as [string[], string[]];
   if (v4.length > 0 || v6.length > 0) return [v4, v6];
   const failures = answers.map((answer) =>
-    answer.status === "rejected" ? (answer.reason as { code?: string }).code : "",
+    answer.status === "rejected" ? ((answer.reason as { code?: string }).code ?? "ETIMEOUT") : "",
   );
-  throw new NameNotResolved(
-    failures.every((code) => NO_SUCH_NAME.has(code ?? ""))
-      ? "The host name has no address in the DNS."
-      : "The host name could not be looked up: its DNS servers did not answer, or not well.",
-  );
+  throw new NameNotResolved(failures.every((code) => NO_SUCH_NAME.has(code)));
 }
 
 const NO_SUCH_NAME = new Set(["ENOTFOUND", "ENODATA", "EBADNAME", ""]);

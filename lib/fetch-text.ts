@@ -3,7 +3,7 @@ import http, { type IncomingMessage, type RequestOptions } from "node:http";
 import https from "node:https";
 import type { AddressGuard } from "./address-guard.ts";
 import { connectOptions } from "./connect-options.ts";
-import { effectivePort } from "./url-guard.ts";
+import { effectivePort, type UrlGuard } from "./url-guard.ts";
 
 export interface FetchedText {
   status: number;
@@ -12,6 +12,16 @@ export interface FetchedText {
 
 /** @throws {Error} when no complete answer comes in time */
 export type FetchText = (url: URL) => Promise<FetchedText>;
+
+/**
+ * Asks for the status of an answer, and reads no more of it. @param url of any text @param signal ends the wait
+ * @throws {AddressRefused | NameNotResolved | Error}
+ */
+export type ProbeUrl = (
+  url: string,
+  method: "HEAD" | "GET",
+  signal: AbortSignal,
+) => Promise<{ status: number; location: string | undefined }>;
 
 const TIMEOUT_MS = 5_000;
 /** A certificate has about 2 KiB. */
@@ -37,25 +47,30 @@ export const guardedPost =
     return exchange(guard, url, { method: "POST", headers }, new URLSearchParams(form).toString(), options);
   };
 
-async function exchange(
+/** Redirects are not followed. @param guard checks the text of each URL, and the addresses of its host */
+export const guardedProbe =
+  (guard: UrlGuard, userAgent: string, ca?: string): ProbeUrl =>
+  (text, method, signal) =>
+    open(
+      guard,
+      guard.checkUrl(text),
+      { method, headers: { "user-agent": userAgent } },
+      "",
+      { ca, signal },
+      (answer) => ({
+        status: answer.statusCode ?? 0,
+        location: answer.headers.location,
+      }),
+    );
+
+const exchange = (
   guard: Guard,
   url: URL,
-  request: Pick<RequestOptions, "method" | "headers">,
+  request: Asked,
   body: string,
   { ca, timeoutMs = TIMEOUT_MS }: FetchOptions,
-): Promise<FetchedText> {
-  const port = effectivePort(url);
-  const {
-    host: _,
-    port: __,
-    ...connection
-  } = connectOptions(url.hostname, port, await guard.resolve(url.hostname, port));
-  const signal = AbortSignal.timeout(timeoutMs);
-  const { request: open } = url.protocol === "https:" ? https : http;
-  const sent = open(url, { ...request, ...connection, ...(ca && { ca }), agent: false, signal });
-  try {
-    sent.end(body);
-    const [answer] = (await once(sent, "response")) as [IncomingMessage];
+): Promise<FetchedText> =>
+  open(guard, url, request, body, { ca, signal: AbortSignal.timeout(timeoutMs) }, async (answer) => {
     const chunks: Buffer[] = [];
     let bytes = 0;
     for await (const chunk of answer as AsyncIterable<Buffer>) {
@@ -64,6 +79,32 @@ async function exchange(
       chunks.push(chunk);
     }
     return { status: answer.statusCode ?? 0, text: Buffer.concat(chunks).toString() };
+  });
+
+type Asked = Pick<RequestOptions, "method" | "headers">;
+
+/** @param signal ends the look-up, too */
+async function open<T>(
+  guard: Guard,
+  url: URL,
+  request: Asked,
+  body: string,
+  { ca, signal }: { ca: string | undefined; signal: AbortSignal },
+  read: (answer: IncomingMessage) => T | Promise<T>,
+): Promise<T> {
+  signal.throwIfAborted();
+  const port = effectivePort(url);
+  const late = new Promise<never>((_, reject) => {
+    signal.addEventListener("abort", () => reject(signal.reason), { once: true });
+  });
+  const addresses = await Promise.race([guard.resolve(url.hostname, port), late]);
+  const { host: _, port: __, ...connection } = connectOptions(url.hostname, port, addresses);
+  const { request: send } = url.protocol === "https:" ? https : http;
+  const sent = send(url, { ...request, ...connection, ...(ca && { ca }), agent: false, signal });
+  try {
+    sent.end(body);
+    const [answer] = (await once(sent, "response")) as [IncomingMessage];
+    return await read(answer);
   } finally {
     sent.on("error", () => {}).destroy();
   }

@@ -154,10 +154,10 @@ const parsed = (definition: RouteDefinition) =>
       const { deps, locals, access } = ctx;
       const { tenant } = access;
       const { requestId } = locals;
-      const { vault, env, temporal, checkWebhookUrl } = deps;
+      const { vault, env, temporal, checkWebhookUrl, probeUrl } = deps;
       const { params } = input as Pick<RawInput, "params">;
       const context = {
-        ...{ tenant, requestId, vault, env, temporal, checkWebhookUrl },
+        ...{ tenant, requestId, vault, env, temporal, checkWebhookUrl, probeUrl },
         em: forTenant(deps.orm.em, tenant),
         edit: editOf(access, ctx.headers),
         log: deps.log.child({ requestId, teamId: tenant.teamId }),

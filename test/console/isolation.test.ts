@@ -83,6 +83,7 @@ const SAMPLES: Record<string, Sample> = {
     body: { type: "newsletter", id: newsletter, preheader: null, blocks: { type: "doc", content: [] } },
   }),
   "content.check": ({ newsletter }) => ({ query: { type: "newsletter", id: newsletter } }),
+  "content.links": ({ newsletter }) => ({ query: { type: "newsletter", id: newsletter } }),
   "content.duplicate": ({ newsletter }) => ({ body: { type: "newsletter", id: newsletter } }),
   "content.versions": ({ newsletter }) => ({ query: { type: "newsletter", id: newsletter } }),
   "content.version": ({ newsletter, draftVersion }) => ({

@@ -12,6 +12,7 @@ import { exportRecipients } from "../../../domain/import/export.ts";
 import { blockDocument } from "../../../domain/mail/blocks/schema.ts";
 import { mergeTags } from "../../../domain/mail/template.ts";
 import { restoreVersion, saveDocument } from "../../../domain/sends/drafts/documents.ts";
+import { checkDraftLinks } from "../../../domain/sends/drafts/draft-links.ts";
 import { listDrafts } from "../../../domain/sends/drafts/draft-list.ts";
 import {
   attachAccounts,
@@ -31,6 +32,7 @@ import { pageRecipients } from "../../../domain/sends/ledger/recipients.ts";
 import { allowTestMail, MAX_TEST_RECIPIENTS } from "../../../domain/sends/plan/test-mail.ts";
 import { sendScope } from "../../../domain/sends/resource.ts";
 import { idParam, router } from "../../rest/route.ts";
+import { Turns } from "../../rest/turns.ts";
 import { linkOfClicks } from "../../sends/recipients.ts";
 import { contentFields } from "../../sends/schema.ts";
 import { previewIdFor } from "../../sends/send-updates.ts";
@@ -193,6 +195,18 @@ const check = consoleQuery({ role: "VIEWER", isHeavy: true, input: ofOne }, asyn
   return { problems, warnings };
 });
 
+/** Of a team in this process. */
+const LINK_CHECKS = new Turns(1);
+
+/** Asks the links of a draft: servers that are slow hold up the next check of links of the team, and nothing else. */
+const links = consoleQuery({ role: "VIEWER", input: ofOne }, ({ ctx, input: { query } }) => {
+  const { em, tenant, answering, probeUrl: probe, env } = ctx;
+  const gone = new AbortController();
+  answering.once("close", () => gone.abort());
+  const check = () => checkDraftLinks(em, tenant, query, { probe, ownUrl: env.PUBLIC_URL, signal: gone.signal });
+  return LINK_CHECKS.during(tenant.teamId, answering, check);
+});
+
 const duplicate = consoleMutation(
   { role: "EDITOR", input: bodyOf(z.strictObject(one)) },
   async ({ ctx, input: { body } }) => {
@@ -281,3 +295,4 @@ export const contentRouter = router({
   exportRecipients: exportPage,
   sendTest,
 });
+  links,

@@ -107,6 +107,7 @@ export function CheckSend({ kind, id, name }: CheckProps) {
       {report && <Numbers kind={kind} report={report} preview={preview} />}
       {report && <GateList kind={kind} report={report} />}
       {report && <Warnings kind={kind} id={id} at={check.submittedAt} />}
+      {report && <Links kind={kind} id={id} at={check.submittedAt} />}
     </div>
   );
 }
@@ -128,6 +129,48 @@ function Warnings({ kind, id, at }: Pick<CheckProps, "kind" | "id"> & { at: numb
           <li key={message}>{message}</li>
         ))}
       </ul>
+    </section>
+  );
+}
+
+const OUTCOMES = { fine: "", broken: "Broken: ", unchecked: "Could not be checked: " };
+
+/** Of the mail's links, those that do not answer as a reader needs it. */
+function Links({ kind, id, at }: Pick<CheckProps, "kind" | "id"> & { at: number }) {
+  const { client, base } = useWorkspace();
+  const { data, error, isFetching, refetch } = useQuery({
+    queryKey: [base, "links", id, at],
+    queryFn: async ({ signal }) =>
+      (await client.app.content.links.query({ query: { type: kind, id } }, { signal })).data,
+    retry: false,
+  });
+  const shown = data?.links.filter(({ outcome }) => outcome !== "fine") ?? [];
+  const asked = data?.links.length ?? 0;
+  return (
+    <section className="stack">
+      <div className="head">
+        <h3>Links</h3>
+        <button type="button" disabled={isFetching} onClick={() => void refetch()}>
+          Check links
+        </button>
+      </div>
+      <p role="status">
+        {isFetching
+          ? "Asking the links of the mail…"
+          : data &&
+            `${asked - shown.length} of ${asked} links answer well.${data.left > 0 ? ` ${data.left} more were not asked.` : ""}`}
+      </p>
+      <Problem error={error} />
+      {shown.length > 0 && (
+        <ul aria-label="Links to look at">
+          {shown.map(({ url, outcome, reason }) => (
+            <li key={url}>
+              <strong className={outcome === "broken" ? "wrong" : undefined}>{OUTCOMES[outcome]}</strong>
+              <code>{url}</code> {reason}
+            </li>
+          ))}
+        </ul>
+      )}
     </section>
   );
 }
