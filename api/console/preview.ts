@@ -3,7 +3,7 @@ import { forTenant } from "../../db/orm.ts";
 import { requireScope } from "../../domain/access/access.ts";
 import { authenticateSession } from "../../domain/access/sessions.ts";
 import { notFound } from "../../domain/errors.ts";
-import { showDraft } from "../../domain/sends/drafts/shown-draft.ts";
+import { showPage } from "../../domain/sends/drafts/shown-draft.ts";
 import { resourceTypeOf } from "../../domain/sends/operators/inspection.ts";
 import type { Deps } from "../deps.ts";
 import { beforeDeadline, DEADLINE_MS } from "../rest/deadline.ts";
@@ -40,19 +40,19 @@ export function mailPreview({ env, orm, vault, limits }: Deps): Router {
     };
     const locals = localsOf(res);
     const origin = { limits, clientAddress: locals.clientAddress, onCallerKnown: () => {} };
-    const shown = await beforeDeadline(DEADLINE_MS.read, async () => {
+    const html = await beforeDeadline(DEADLINE_MS.read, async () => {
       const access = await authenticateSession(orm.em, vault, request, origin, scope);
       noteCaller(locals, access);
       requireScope(access, scope);
       await takeTurn("heavy", access, res);
       const em = forTenant(orm.em, access.tenant);
-      return showDraft(em, access.tenant, { type, id }, parameters.get("person") || undefined);
+      return showPage(em, access.tenant, { type, id }, parameters.get("person") || undefined);
     });
     const policy = parameters.get("images") === "none" ? POLICY : `${POLICY};img-src http: https: data:`;
     res.set({ "Content-Security-Policy": policy, "X-Frame-Options": "SAMEORIGIN", "Cache-Control": "no-store" });
     // A sandboxed page has no origin that a cluster could be keyed by; browsers complain.
     res.removeHeader("Origin-Agent-Cluster");
-    res.type("html").send(shown.html);
+    res.type("html").send(html);
   });
   return router;
 }

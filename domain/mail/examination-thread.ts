@@ -20,10 +20,10 @@ export type ExaminationTask =
   | { task: "check"; content: Record<ContentField, string>; fields?: readonly string[] | undefined }
   | { task: "compose"; content: MessageContent }
   | { task: "prepare"; content: MessageContent }
-  | { task: "show"; content: Record<ContentField, string>; values: MergeValues }
+  | { task: "show" | "examine"; content: Record<ContentField, string>; values: MergeValues }
   | { task: "compile"; source: string };
 
-export interface ExaminedMessage extends ShownMessage {
+export interface ExaminedMessage {
   warnings: ContentWarning[];
   /** See `tagsWithoutFallback`. */
   bareTags: string[];
@@ -33,7 +33,8 @@ export interface ExaminationResults {
   check: ContentProblem[];
   compose: null;
   prepare: PreparedContent;
-  show: ExaminedMessage;
+  show: ShownMessage;
+  examine: ExaminedMessage;
   compile: string;
 }
 
@@ -56,6 +57,8 @@ export function runTask(task: ExaminationTask): ExaminationResults[ExaminationTa
     case "prepare":
       return prepareContent(task.content);
     case "show":
+      return showMessage(task.content, task.values);
+    case "examine":
       return examineMessage(task.content, task.values);
     case "compile":
       return compileBlocks(JSON.parse(task.source) as BlockSource);
@@ -63,8 +66,7 @@ export function runTask(task: ExaminationTask): ExaminationResults[ExaminationTa
 }
 
 function examineMessage(content: Record<ContentField, string>, values: MergeValues): ExaminedMessage {
-  const shown = showMessage(content, values);
-  return { ...shown, warnings: contentWarnings(shown), bareTags: tagsWithoutFallback(content) };
+  return { warnings: contentWarnings(showMessage(content, values)), bareTags: tagsWithoutFallback(content) };
 }
 
 /** For a recipient with fields of the greatest length, and for one without. */

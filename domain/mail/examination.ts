@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { Worker } from "node:worker_threads";
 import type { BlockSource } from "./blocks/compile.ts";
-import type { ExaminationAnswer, ExaminationResults, ExaminationTask, ExaminedMessage } from "./examination-thread.ts";
+import type { ExaminationAnswer, ExaminationResults, ExaminationTask } from "./examination-thread.ts";
 import { UnsendableError } from "./header.ts";
 import type { MessageContent, PreparedContent } from "./message.ts";
 import type { MergeValues } from "./template.ts";
@@ -144,12 +144,13 @@ export async function assertComposable(teamId: string, content: MessageContent):
 export const prepareInThread = (teamId: string, content: MessageContent): Promise<PreparedContent> =>
   run(teamId, { task: "prepare", content });
 
-/** As `showMessage`, in the thread, with what could be better. @throws {TemplateError} */
-export const showInThread = (
+/** `show`: as `showMessage`, in the thread. `examine`: what could be better in that mail. @throws {TemplateError} */
+export const showInThread = <Task extends "show" | "examine">(
   teamId: string,
+  task: Task,
   content: Record<ContentField, string>,
   values: MergeValues,
-): Promise<ExaminedMessage> => run(teamId, { task: "show", content, values });
+): Promise<ExaminationResults[Task]> => run(teamId, { task, content, values });
 
 /** As `compileBlocks`, in the thread. @throws {TemplateError} */
 export const compileInThread = (teamId: string, source: BlockSource): Promise<string> =>

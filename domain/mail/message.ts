@@ -95,6 +95,18 @@ function compileTracked({ html, links = [] }: PreparedContent, urls: TrackedUrls
   return withMailToken(compileHtml(trackBody(html, links, urls, MAX_SHOWN_BYTES)), urls.placeholder);
 }
 
+/** The values of merge tags in the mail of a recipient. */
+export const mergeValuesOf = (recipient: Omit<MessageRecipient, "messageId" | "date">): MergeValues => ({
+  email: recipient.email,
+  first_name: recipient.firstName,
+  last_name: recipient.lastName,
+  list_name: recipient.listName,
+  unsubscribe_url: recipient.unsubscribeUrl,
+  tracking_url: recipient.trackingUrl,
+  mail_token: recipient.mailToken,
+  fields: recipient.fields,
+});
+
 /** Subject and parts of a mail for one reader, with the author's links. */
 export interface ShownMessage {
   subject: string;
@@ -157,16 +169,7 @@ export function composeMessage(
 
   const fill = (recipient: MessageRecipient): FilledMessage => {
     const to = toWireAddress(recipient.email);
-    const values: MergeValues = {
-      email: recipient.email,
-      first_name: recipient.firstName,
-      last_name: recipient.lastName,
-      list_name: recipient.listName,
-      unsubscribe_url: recipient.unsubscribeUrl,
-      tracking_url: recipient.trackingUrl,
-      mail_token: recipient.mailToken,
-      fields: recipient.fields,
-    };
+    const values = mergeValuesOf(recipient);
     const htmlPart = recipient.mailToken === undefined ? plainPart() : firstPart;
     const message =
       `${sender}${to.address}\r\n` +

@@ -25,7 +25,7 @@ import {
   updateDraft,
 } from "../../../domain/sends/drafts/drafts.ts";
 import { duplicateDraft } from "../../../domain/sends/drafts/duplicate.ts";
-import { showDraft } from "../../../domain/sends/drafts/shown-draft.ts";
+import { checkDraft, searchTargets, showDraft } from "../../../domain/sends/drafts/shown-draft.ts";
 import { listVersions, readVersion } from "../../../domain/sends/drafts/versions.ts";
 import { ACTIVITIES } from "../../../domain/sends/ledger/activity.ts";
 import { pageRecipients } from "../../../domain/sends/ledger/recipients.ts";
@@ -176,7 +176,7 @@ const accounts = consoleMutation(
   },
 );
 
-/** The mail as one person would get it; its HTML is a page of its own, see `previewHandler`. */
+/** The mail as one person would get it, or one of `SAMPLES`; its HTML is a page of its own, see `previewHandler`. */
 const preview = consoleQuery(
   {
     role: "VIEWER",
@@ -189,11 +189,18 @@ const preview = consoleQuery(
   },
 );
 
+const startsWith = z.strictObject({ ...one, starts_with: z.string().min(1).max(MAX_ADDRESS_LENGTH) });
+
+/** People whom a draft targets, by the beginning of an address or name: the mail can be shown as theirs. */
+const people = consoleQuery(
+  { role: "VIEWER", isHeavy: true, input: z.strictObject({ query: startsWith }) },
+  ({ ctx, input: { query } }) => searchTargets(ctx.em, ctx.tenant, query, query.starts_with),
+);
+
 /** Before a send: for what it is refused, what could be better, and how many people lack a value. */
-const check = consoleQuery({ role: "VIEWER", isHeavy: true, input: ofOne }, async ({ ctx, input: { query } }) => {
-  const { problems, warnings } = await showDraft(ctx.em, ctx.tenant, query, undefined, true);
-  return { problems, warnings };
-});
+const check = consoleQuery({ role: "VIEWER", isHeavy: true, input: ofOne }, ({ ctx, input: { query } }) =>
+  checkDraft(ctx.em, ctx.tenant, query),
+);
 
 /** Of a team in this process. */
 const LINK_CHECKS = new Turns(1);
@@ -220,9 +227,7 @@ const duplicate = consoleMutation(
 const recipients = consoleQuery(
   {
     role: "VIEWER",
-    input: z.strictObject({
-      query: z.strictObject({ ...one, starts_with: z.string().min(1).max(MAX_ADDRESS_LENGTH) }),
-    }),
+    input: z.strictObject({ query: startsWith }),
   },
   async ({ ctx, input: { query } }) => {
     const page = { beginning: query.starts_with, order: "asc", limit: FOUND } as const;
@@ -289,10 +294,11 @@ export const contentRouter = router({
   attachSegment: segment,
   attachAccounts: accounts,
   preview,
+  people,
   check,
+  links,
   duplicate,
   recipients,
   exportRecipients: exportPage,
   sendTest,
 });
-  links,

@@ -5,6 +5,8 @@ import { Facts, Loading, Problem } from "../page.tsx";
 import type { Kind } from "../send/calls.ts";
 
 const VIEWS = { phone: "Phone (360 px)", text: "Text part" };
+/** Of whom the mail is shown, beside the people who are found. */
+const EXAMPLES = { sample: "An example with a name", nameless: "An example without a name" };
 const LOOKS = { dark: "Dark", bare: "Without images" };
 
 interface PreviewProps {
@@ -17,7 +19,7 @@ interface PreviewProps {
 /** The saved mail as one person would get it. Its HTML is a page of its own, which may run nothing. */
 export function Preview({ kind, id, version }: PreviewProps) {
   const { client, base, team, environment } = useWorkspace();
-  const [{ person, view, look }] = useFilters();
+  const [{ person, find, view, look }, set] = useFilters();
   const query = useQuery({
     queryKey: [base, "preview", id, version, person],
     queryFn: async () => (await client.app.content.preview.query({ query: { type: kind, id, person } })).data,
@@ -32,10 +34,24 @@ export function Preview({ kind, id, version }: PreviewProps) {
     <section className="stack" aria-label="Preview">
       <h2>Preview</h2>
       <div className="filters">
-        <SearchFilter name="person" label="As the mail to this address" submit="Show" />
+        <ChoiceFilter
+          name="person"
+          label="As the mail to"
+          any="The first person"
+          choices={{ ...EXAMPLES, ...(person && !(person in EXAMPLES) && { [person]: person }) }}
+        />
+        <SearchFilter name="find" label="Other people: address or name begins with" submit="Find" />
         <ChoiceFilter name="view" label="View" any="Wide (600 px)" choices={VIEWS} />
         <ChoiceFilter name="look" label="Look" any="Light" choices={LOOKS} />
       </div>
+      {find && (
+        <FoundPeople
+          kind={kind}
+          id={id}
+          beginning={find}
+          onChoose={(email) => set({ person: email, find: undefined })}
+        />
+      )}
       {query.isPending && <Loading />}
       <Problem error={query.error} />
       {shown && (
@@ -43,7 +59,7 @@ export function Preview({ kind, id, version }: PreviewProps) {
           <Facts
             of={[
               ["From", shown.from ? mailbox(shown.from) : "no sender yet"],
-              ["To", `${mailbox(shown.to)}${shown.is_sample ? " (an example: it goes to no person yet)" : ""}`],
+              ["To", `${mailbox(shown.to)}${shown.is_sample ? " (an example)" : ""}`],
               ["Subject", shown.subject || "none yet"],
             ]}
           />
@@ -69,6 +85,42 @@ export function Preview({ kind, id, version }: PreviewProps) {
       )}
     </section>
   );
+}
+
+interface FoundProps extends Pick<PreviewProps, "kind" | "id"> {
+  beginning: string;
+  onChoose: (email: string) => void;
+}
+
+/** People whom the draft targets. */
+function FoundPeople({ kind, id, beginning, onChoose }: FoundProps) {
+  const { client, base } = useWorkspace();
+  const { data, error } = useQuery({
+    queryKey: [base, "people", id, beginning],
+    queryFn: async () =>
+      (await client.app.content.people.query({ query: { type: kind, id, starts_with: beginning } }))
+        .data as unknown as Person[],
+    retry: false,
+  });
+  return (
+    <div role="status">
+      <Problem error={error} />
+      {data?.length === 0 && "It goes to no person with such an address or name."}
+      <div className="actions">
+        {data?.map(({ email, first_name: first, last_name: last }) => (
+          <button key={email} type="button" onClick={() => onChoose(email)}>
+            {mailbox({ name: [first, last].filter(Boolean).join(" "), address: email })}
+          </button>
+        ))}
+      </div>
+    </div>
+  );
+}
+
+interface Person {
+  email: string;
+  first_name: string | null;
+  last_name: string | null;
 }
 
 const mailbox = ({ name, address }: { name: string | null; address: string }) =>

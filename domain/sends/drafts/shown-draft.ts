@@ -2,11 +2,12 @@ import { sql } from "kysely";
 import type { FieldValues } from "../../../db/entities/contact.ts";
 import { type EntityManager, forTenant, kysely, ofTenant, type Tenant } from "../../../db/orm.ts";
 import { lookupAddress } from "../../address.ts";
+import { searchRecords, searchSegment } from "../../audience/search.ts";
 import { segmentContacts } from "../../audience/segments/segments.ts";
 import { ApiError } from "../../errors.ts";
 import { type ContentWarning, MAX_BYTES_SHOWN, MAX_SUBJECT_SHOWN } from "../../mail/content-warnings.ts";
 import { examineContent, showInThread } from "../../mail/examination.ts";
-import type { ShownMessage } from "../../mail/message.ts";
+import { mergeValuesOf, type ShownMessage } from "../../mail/message.ts";
 import { SAMPLE } from "../../mail/template.ts";
 import { type ContentField, describeProblem, TemplateError } from "../../mail/template-problem.ts";
 import type { SendResource } from "../resource.ts";
@@ -18,14 +19,21 @@ import { planMembers } from "./members.ts";
 export interface ShownDraft extends ShownMessage {
   from: { name: string | null; address: string } | null;
   to: ShownPerson;
-  /** No person is targeted yet: the values are made up. */
+  /** The values are made up: they were asked for, or no person is targeted yet. */
   isSample: boolean;
-  /** For which the draft is refused at its send-preview. */
-  problems: { field: "subject" | "body"; message: string }[];
-  /** With which it is sent all the same. */
-  warnings: DraftWarning[];
+  problems: DraftProblem[];
 }
 
+/** For which the draft is refused at its send-preview. */
+interface DraftProblem {
+  field: "subject" | "body";
+  message: string;
+}
+
+/** A person who does not exist, with a name and every field, or without any. */
+export const SAMPLES = ["sample", "nameless"] as const;
+
+/** With which it is sent all the same. */
 export interface DraftWarning {
   kind: ContentWarning["kind"] | "no_fallback";
   message: string;
@@ -40,12 +48,44 @@ interface ShownPerson {
 }
 
 /** The hosts do not exist: a press on a link changes nothing. */
-const LINKS = { unsubscribe_url: "https://unsubscribe.invalid/", tracking_url: "https://tracking.invalid/" };
+const LINKS = { unsubscribeUrl: "https://unsubscribe.invalid/", trackingUrl: "https://tracking.invalid/" };
 
 /**
  * Fills the mail of a draft, or of what was one, with the values of a person.
- * @param email of a subscriber, or of a contact for a campaign; the first that it targets unless given
- * @param countPeople also those who lack the value of a merge tag
+ * @param as one of `SAMPLES`, or the address of a subscriber, or of a contact for a campaign; the first that it targets unless given
+ */
+async function fillDraft<Task extends "show" | "examine">(
+  em: EntityManager,
+  tenant: Tenant,
+  resource: SendResource,
+  as: string | undefined,
+  task: Task,
+) {
+  const draft = await readDraft(em, tenant, resource, { lock: false });
+  const sample = SAMPLES.find((name) => name === as);
+  const person = sample
+    ? undefined
+    : await (resource.type === "newsletter" ? findSubscriber : findContact)(em, draft, as);
+  if (!person && !sample && as !== undefined) {
+    throw new ApiError("not_found", "No person of this team has that address.", { param: "person" });
+  }
+  const to = person ?? samplePerson(draft, sample === "nameless");
+  const content = { subject: draft.subject ?? "", html: draft.body ?? "" };
+  refuseCrowd(tenant.teamId);
+  const values = mergeValuesOf({ ...to, fields: to.fields ?? undefined, ...LINKS });
+  const result = await showInThread(tenant.teamId, task, content, values).catch((error: unknown) => {
+    throw error instanceof TemplateError ? templateRefusal(error.problem, "html") : error;
+  });
+  const readProblems = async (): Promise<DraftProblem[]> =>
+    (await examineContent(tenant.teamId, content, draft.fieldNames)).map((problem) => ({
+      field: partOf(problem.field),
+      message: describeProblem(problem),
+    }));
+  return { result, draft, to, isSample: !person, readProblems };
+}
+
+/**
+ * @param as see `fillDraft`
  * @throws {ApiError} `not_found` for the draft, and naming `person`; `validation_failed` for a template that cannot be used;
  *   `filter_unsupported`; `rate_limit_exceeded`
  */
@@ -53,33 +93,33 @@ export async function showDraft(
   em: EntityManager,
   tenant: Tenant,
   resource: SendResource,
-  email: string | undefined,
-  countPeople = false,
+  as: string | undefined,
 ): Promise<ShownDraft> {
-  const draft = await readDraft(em, tenant, resource, { lock: false });
-  const person = await (resource.type === "newsletter" ? findSubscriber : findContact)(em, draft, email);
-  if (!person && email !== undefined) {
-    throw new ApiError("not_found", "No person of this team has that address.", { param: "person" });
-  }
-  const to = person ?? samplePerson(draft);
-  const content = { subject: draft.subject ?? "", html: draft.body ?? "" };
-  refuseCrowd(tenant.teamId);
-  const values = {
-    ...{ email: to.email, first_name: to.firstName, last_name: to.lastName, list_name: to.listName },
-    ...{ fields: to.fields ?? undefined, ...LINKS },
-  };
-  const { warnings, bareTags, ...shown } = await showInThread(tenant.teamId, content, values).catch(
-    (error: unknown) => {
-      throw error instanceof TemplateError ? templateRefusal(error.problem, "html") : error;
-    },
-  );
-  const problems = await examineContent(tenant.teamId, content, draft.fieldNames);
-  return {
-    ...shown,
-    ...{ to, isSample: !person, from: await readSender(em, draft) },
-    problems: problems.map((problem) => ({ field: partOf(problem.field), message: describeProblem(problem) })),
-    warnings: [...(countPeople ? await warnOfGaps(em, draft, bareTags) : []), ...warnings.map(inWords)],
-  };
+  const { result, draft, to, isSample, readProblems } = await fillDraft(em, tenant, resource, as, "show");
+  return { ...result, to, isSample, from: await readSender(em, draft), problems: await readProblems() };
+}
+
+/** The HTML alone. @throws {ApiError} as `showDraft` */
+export const showPage = async (em: EntityManager, tenant: Tenant, resource: SendResource, as: string | undefined) =>
+  (await fillDraft(em, tenant, resource, as, "show")).result.html;
+
+/** Before a send: for what it is refused, and what could be better, also for those who lack a value. @throws {ApiError} as `showDraft` */
+export async function checkDraft(
+  em: EntityManager,
+  tenant: Tenant,
+  resource: SendResource,
+): Promise<{ problems: DraftProblem[]; warnings: DraftWarning[] }> {
+  const { result, draft, readProblems } = await fillDraft(em, tenant, resource, undefined, "examine");
+  const warnings = [...(await warnOfGaps(em, draft, result.bareTags)), ...result.warnings.map(inWords)];
+  return { problems: await readProblems(), warnings };
+}
+
+/** The people whom a draft targets, as `searchRecords` finds them. @throws {ApiError} `not_found`; `filter_unsupported` */
+export async function searchTargets(em: EntityManager, tenant: Tenant, resource: SendResource, beginning: string) {
+  const { targetIds } = await readDraft(em, tenant, resource, { lock: false });
+  if (resource.type === "newsletter") return searchRecords(em, tenant, "subscribers", beginning, targetIds);
+  const [segmentId] = targetIds;
+  return segmentId === undefined ? [] : searchSegment(em, tenant, segmentId, beginning);
 }
 
 /** Of each tag that prints nothing for some of the people who would be mailed. */
@@ -112,8 +152,9 @@ const inWords = ({ kind, count }: ContentWarning): DraftWarning => ({ kind, mess
 
 const partOf = (field: ContentField) => (field === "html" ? "body" : "subject");
 
-function samplePerson({ fieldNames }: Draft): ShownPerson {
+function samplePerson({ fieldNames }: Draft, isNameless: boolean): ShownPerson {
   const { email, first_name: firstName, last_name: lastName, list_name: listName } = SAMPLE;
+  if (isNameless) return { email, listName, firstName: null, lastName: null, fields: null };
   return {
     email,
     firstName,
