@@ -1,0 +1,83 @@
+/** The texts that the service itself says to recipients. Lists are their names, joined by commas. */
+export const en = {
+  /** How dates are written: BCP 47. */
+  locale: "en-GB",
+  footer: {
+    reason: "You receive this email because you are on our mailing list.",
+    unsubscribe: "Unsubscribe",
+    tracking: "Choose whether opens and clicks are counted",
+  },
+  /** The mail of a double opt-in. */
+  confirmation: {
+    subject: "Please confirm your subscription",
+    request: (team: string, list: string) =>
+      `Someone, most likely you, asked to receive “${list}” from ${team} at this address.`,
+    open: "To confirm your subscription, open this page:",
+    button: "Confirm subscription",
+    ignore: "If this was not you, ignore this email: you will not be subscribed unless you confirm.",
+    unnamedTeam: "a sender",
+    unnamedList: "a mailing list",
+  },
+  /** The page behind the link of that mail. */
+  confirm: {
+    title: (list: string) => `Subscribe to ${list}`,
+    question: (team: string) => `${team} would like to know whether you want to receive these emails.`,
+    button: "Confirm subscription",
+    done: "You are subscribed",
+    already: "You are already subscribed",
+    future: (team: string, list: string) => `You will receive “${list}” from ${team}.`,
+    held: "Your confirmation is recorded",
+    suppressed: (team: string) =>
+      `You will not receive any emails yet: this address is on the do-not-mail list of ${team}. Please ask ${team} to remove it.`,
+    spent: "This link no longer works",
+    spentReason: "It belongs to an earlier sign-up. If you would like to receive these emails, please sign up again.",
+  },
+  optOut: {
+    title: (team: string) => `Unsubscribe from ${team}`,
+    reason: (team: string, lists: string) => `The email was sent to the subscribers of ${lists} by ${team}.`,
+    choice: (team: string) => `You can unsubscribe from that alone, or from all emails from ${team}.`,
+    all: (team: string) => `You will no longer receive any emails from ${team} at this address.`,
+    some: (team: string, lists: string) => `You will no longer receive ${lists} from ${team} at this address.`,
+    button: "Unsubscribe",
+    buttonSome: (lists: string) => `Unsubscribe from ${lists}`,
+    buttonAll: (team: string) => `Unsubscribe from all emails from ${team}`,
+    done: "You are unsubscribed",
+    already: "You are already unsubscribed",
+  },
+  /** Takes an opt-out back. */
+  undo: {
+    button: "I left by mistake",
+    done: "Welcome back",
+    restored: (team: string) => `You will receive emails from ${team} as before.`,
+    asked: (lists: string) =>
+      `For ${lists} we need your confirmation: we are sending you an email. Please open the link in it.`,
+    late: "This can no longer be undone here",
+    lateReason: (team: string) => `If you would like to receive emails from ${team}, please sign up again.`,
+  },
+  tracking: {
+    title: (team: string) => `Opens and clicks of emails from ${team}`,
+    question: (team: string) => `May ${team} count when you open its emails, and which links in them you follow?`,
+    granted: (date: string) => `You allowed it on ${date}.`,
+    denied: (date: string) =>
+      `You did not allow it, on ${date}: opens and clicks are not counted, not even those of emails that you have already received.`,
+    countedSoFar: "You have not answered yet. They are counted for this email until you say no.",
+    notCounted: "You have not answered yet. They are not counted for this email.",
+    asked: (words: string) => `You were asked: ${words}`,
+    allow: "Allow",
+    deny: "Do not allow",
+    done: "Your answer is recorded",
+  },
+  erased: {
+    title: "Your data was erased",
+    unknown: (team: string) => `${team} no longer knows to which address this email was sent.`,
+    newer: (team: string) => `If you receive newer emails from ${team}, please use the link in those.`,
+  },
+  broken: {
+    title: "This link does not work",
+    reason: "It may be incomplete. Please open it from the email again, or copy all of it.",
+  },
+  refused: {
+    title: "Please try again in a moment",
+    reason: "We cannot reach our records at the moment.",
+  },
+};
