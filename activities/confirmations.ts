@@ -8,8 +8,10 @@ import {
   type Withheld,
 } from "../domain/audience/confirmation-mails.ts";
 import { plainName } from "../domain/audience/plain-name.ts";
+import { wordsOf } from "../domain/languages/words.ts";
 import { confirmUrl } from "../domain/mail/links.ts";
 import { escapeHtml } from "../domain/mail/template.ts";
+import { FONT_FAMILIES, inkOn } from "../domain/teams/look.ts";
 import type { ActivityDeps } from "./deps.ts";
 import { type HandOverFailure, sendDue } from "./system-mail.ts";
 
@@ -54,21 +56,29 @@ export async function sendDueConfirmations(deps: Deps): Promise<number> {
   }
 }
 
-/** A client chose the address, so its names must reach neither the subject nor a link. */
+/** A client chose the address, so the names in it must not be read as a link or an address, nor stand in the subject. */
 function compose(due: DueConfirmation, url: string) {
-  const teamName = plainName(due.teamName, "a sender");
-  const listName = plainName(due.listName, "a mailing list");
+  const { language, logoUrl, accentColor, font } = due;
+  const { subject, request, open, button, ignore, unnamedTeam, unnamedList } = wordsOf(language).confirmation;
+  const fromName = plainName(due.teamName, "");
+  const asked = request(plainName(due.listName, unnamedList), fromName || unnamedTeam);
+  const [text, ink] = [`font:16px/24px ${FONT_FAMILIES[font]}`, inkOn(accentColor)];
+  const logo = logoUrl
+    ? `<p><img src="${escapeHtml(logoUrl)}" alt="${escapeHtml(fromName)}" height="48" style="height:48px;border:0"></p>\n`
+    : "";
   return {
-    subject: "Please confirm your subscription",
-    text: [
-      `Somebody, most likely you, asked ${teamName} to put this address on "${listName}".`,
-      `To confirm, open this page:\n${url}`,
-      "If it was not you, do nothing: without your confirmation you get no mail.",
-    ].join("\n\n"),
-    html: [
-      `<p>Somebody, most likely you, asked ${escapeHtml(teamName)} to put this address on <b>${escapeHtml(listName)}</b>.</p>`,
-      `<p><a href="${escapeHtml(url)}">Confirm the subscription</a></p>`,
-      "<p>If it was not you, do nothing: without your confirmation you get no mail.</p>",
-    ].join("\n"),
+    fromName,
+    subject,
+    text: [asked, `${open}\n${url}`, ignore].join("\n\n"),
+    html: `<!doctype html>
+<html lang="${language}"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">
+<meta name="color-scheme" content="light dark"><title>${subject}</title></head>
+<body style="margin:0;padding:24px;${text}">
+${logo}<p>${escapeHtml(asked)}</p>
+<table role="presentation" cellpadding="0" cellspacing="0" border="0"><tr><td bgcolor="${escapeHtml(accentColor)}" style="padding:12px 24px;border-radius:6px">
+<a href="${escapeHtml(url)}" style="${text};font-weight:bold;color:${ink};text-decoration:none">${button}</a></td></tr></table>
+<p>${ignore}</p>
+</body></html>
+`,
   };
 }

@@ -43,6 +43,9 @@ export interface HandOverFailure {
 
 const STAGES: Readonly<Record<string, ReplyStage>> = { "MAIL FROM": "other", "RCPT TO": "rcpt", DATA: "data" };
 
+/** Without the name before it. */
+const addressIn = (from: string): string => /[^\s<>]+@[^\s<>]+/.exec(from)?.[0] ?? "";
+
 const text = (value: unknown): string => (typeof value === "string" ? value : "");
 
 /** @param error of nodemailer @param from as in the header: what names its address is about the sender */
@@ -52,7 +55,7 @@ export function readFailure(error: unknown, from: string): HandOverFailure {
   if (code !== "EENVELOPE" && code !== "EMESSAGE") return { about: "account", isPermanent: false };
   // Nodemailer itself refuses an address that no command can hold.
   if (typeof responseCode !== "number") return { about: "message", isPermanent: true };
-  const sender = /[^\s<>]+@[^\s<>]+/.exec(from)?.[0].toLowerCase() ?? "";
+  const sender = addressIn(from).toLowerCase();
   const { fault } = classifyReply({ ...readReply(text(response), "", "", [sender]), stage: STAGES[text(command)] });
   return { about: fault, isPermanent: responseCode >= PERMANENT };
 }
@@ -64,11 +67,12 @@ export function readFailure(error: unknown, from: string): HandOverFailure {
 async function handOver(
   { env, log }: Pick<ActivityDeps, "env" | "log">,
   transport: Transport,
-  mail: SystemMail,
+  { fromName, ...mail }: SystemMail,
   about: Record<string, string>,
 ): Promise<"sent" | HandOverFailure> {
   try {
-    await transport.sendMail({ from: env.SYSTEM_FROM, headers: { "Auto-Submitted": "auto-generated" }, ...mail });
+    const from = fromName ? { name: fromName, address: addressIn(env.SYSTEM_FROM) } : env.SYSTEM_FROM;
+    await transport.sendMail({ from, headers: { "Auto-Submitted": "auto-generated" }, ...mail });
     return "sent";
   } catch (error) {
     const { code: failure, response, responseCode: code } = error as Record<string, unknown>;
@@ -86,6 +90,8 @@ const REFUSALS = 3;
 
 interface SystemMail {
   to: string | string[];
+  /** Shown beside the service's address, in place of its own. */
+  fromName?: string;
   subject: string;
   text: string;
   html?: string;

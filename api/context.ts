@@ -7,6 +7,7 @@ import type { Scope } from "../domain/access/scopes.ts";
 import type { ApiVersion } from "../domain/api-version.ts";
 import type { Edit } from "../domain/edits.ts";
 import type { Vault } from "../domain/secrets/crypto.ts";
+import type { Look } from "../domain/teams/look.ts";
 import type { CheckUrl } from "../domain/webhooks/endpoints.ts";
 import type { ProbeUrl } from "../lib/fetch-text.ts";
 import type { Deps } from "./deps.ts";
@@ -39,6 +40,8 @@ export interface Locals {
   code?: string;
   /** Of a preview or confirm that a gate refused: the gate's. */
   reason?: string;
+  /** Of a page for recipients, once its link has named a team. */
+  look?: Look;
 }
 
 /** What a request brings to a procedure besides its input, all unchecked. */

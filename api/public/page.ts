@@ -1,33 +1,43 @@
 import { createHash } from "node:crypto";
+import { wordsOf } from "../../domain/languages/words.ts";
 import { escapeHtml } from "../../domain/mail/template.ts";
+import { contrast, FONT_FAMILIES, inkOn, type Look } from "../../domain/teams/look.ts";
 
-const STYLE = `
-  body { margin: 0; font: 1rem/1.5 system-ui, sans-serif; color: #222; background: #f4f4f2; }
-  main { max-width: 28rem; margin: 15vh auto 0; padding: 2rem; background: #fff; border-radius: .5rem; }
-  h1 { margin-top: 0; font-size: 1.3rem; overflow-wrap: anywhere; }
+/** The page's background in light and dark, and an edge that is seen on both, and on both kinds of ink. */
+const [PAPER, DARK_PAPER, EDGE] = ["#ffffff", "#22252b", "#767676"];
+
+/** Of pages whose link names no team. */
+const PLAIN: Pick<Look, "accentColor" | "font"> = { accentColor: "#0b57d0", font: "sans" };
+
+const styleOf = (accent: string, font: Look["font"]): string => `
+  :root { color-scheme: light dark; }
+  body { margin: 0; font: 1rem/1.5 ${FONT_FAMILIES[font]}; color: #222222; background: #f4f4f2; }
+  header, main { max-width: 28rem; margin: 0 auto; padding: 2rem; overflow-wrap: anywhere; }
+  header { margin-top: 10vh; padding-bottom: 1rem; font-weight: 600; }
+  header:empty { padding: 0; }
+  header img { display: block; max-width: 100%; max-height: 4rem; }
+  main { background: ${PAPER}; border-radius: .5rem; }
+  h1 { margin-top: 0; font-size: 1.3rem; }
   form { display: flex; flex-direction: column; align-items: flex-start; gap: .75rem; }
-  button { font: inherit; padding: .6rem 1.2rem; border: 0; border-radius: .3rem; color: #fff; background: #1f5f8b;
-    max-width: 100%; overflow-wrap: anywhere; text-align: start; cursor: pointer; }
-  button:focus-visible { outline: 3px solid #222; outline-offset: 2px; }
+  button { font: inherit; padding: .6rem 1.2rem; border: 1px solid ${EDGE}; border-radius: .3rem; color: inherit;
+    background: none; max-width: 100%; overflow-wrap: anywhere; text-align: start; cursor: pointer; }
+  .main { font-weight: 600; color: ${inkOn(accent)}; background: ${accent}; border-color: ${edgeOn(PAPER, accent)}; }
+  button:focus-visible { outline: 3px solid currentColor; outline-offset: 2px; }
+  .main:focus-visible { outline-color: ${EDGE}; }
+  @media (prefers-color-scheme: dark) {
+    body { color: #e8eaed; background: #16181d; }
+    main { background: ${DARK_PAPER}; }
+    .main { border-color: ${edgeOn(DARK_PAPER, accent)}; }
+  }
 `;
 
-/** A page may apply this one style and post its form back, and nothing else. */
-const POLICY = [
-  "default-src 'none'",
-  `style-src 'sha256-${createHash("sha256").update(STYLE).digest("base64")}'`,
-  "form-action 'self'",
-  "base-uri 'none'",
-  "frame-ancestors 'none'",
-].join("; ");
+const edgeOn = (paper: string, accent: string): string => (contrast(accent, paper) >= 3 ? accent : EDGE);
 
-/** Headers of every public page: it loads nothing, is not stored or indexed, and sends no referrer. */
-export const PAGE_HEADERS = {
-  "Content-Type": "text/html; charset=utf-8",
-  "Content-Security-Policy": POLICY,
-  "Cache-Control": "no-store",
-  "Referrer-Policy": "no-referrer",
-  "X-Robots-Tag": "noindex, nofollow",
-};
+/** The origin of a logo, as a policy may name it; undefined for a URL that it may not load. */
+function originOf(logoUrl: string | null): string | undefined {
+  const { origin } = URL.parse(logoUrl ?? "") ?? {};
+  return origin && /^https:\/\/[a-z\d.-]+(?::\d+)?$/.test(origin) ? origin : undefined;
+}
 
 export interface Page {
   title: string;
@@ -36,41 +46,66 @@ export interface Page {
   buttons?: Button[];
 }
 
-interface Button {
+export interface Button {
   label: string;
   /** Posted as `scope` where the page has several buttons. */
   scope?: string;
+  /** In the team's colour: one button of a page at most. */
+  isMain?: boolean;
 }
 
-export const GONE: Page = {
-  title: "This link does not work",
-  paragraphs: ["The link may be incomplete. Open it from the mail once more, or copy all of it."],
-};
+const english = wordsOf("en");
 
-/** The page of a confirmation link whose sign-up has ended. */
-export const SPENT: Page = {
-  title: "This link no longer works",
-  paragraphs: ["It belongs to an earlier sign-up. If you want to get the mail, sign up again."],
-};
+/** The page of a link that names no mail of ours. */
+export const BROKEN: Page = { title: english.broken.title, paragraphs: [english.broken.reason] };
 
-/** Renders a page for recipients. All values are text: markup in them is shown, never interpreted. */
-export function renderPage({ title, paragraphs, buttons = [] }: Page): string {
+/**
+ * Renders a page for recipients, in the look and language of a team. All values are text: markup in them is shown, never
+ * interpreted. It may apply its one style, show the logo and post its form back, and nothing else; it is not stored or
+ * indexed, and sends no referrer.
+ */
+export function renderPage(
+  { title, paragraphs, buttons = [] }: Page,
+  look?: Look,
+): { html: string; headers: Record<string, string> } {
+  const { accentColor, font } = look ?? PLAIN;
+  const style = styleOf(/^#[\da-f]{6}$/i.test(accentColor) ? accentColor : PLAIN.accentColor, font);
+  const logoOrigin = originOf(look?.logoUrl ?? null);
+  const policy = [
+    "default-src 'none'",
+    `style-src 'sha256-${createHash("sha256").update(style).digest("base64")}'`,
+    ...(logoOrigin ? [`img-src ${logoOrigin}`] : []),
+    "form-action 'self'",
+    "base-uri 'none'",
+    "frame-ancestors 'none'",
+  ];
+  const headers = {
+    "Content-Type": "text/html; charset=utf-8",
+    "Content-Security-Policy": policy.join("; "),
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "no-referrer",
+    "X-Robots-Tag": "noindex, nofollow",
+  };
+  const name = escapeHtml(look?.teamName ?? "");
+  const brand = logoOrigin ? `<img src="${escapeHtml(look?.logoUrl ?? "")}" alt="${name}">` : name;
   const text = paragraphs.map((paragraph) => `<p>${escapeHtml(paragraph)}</p>`).join("\n");
-  const shown = buttons.map(({ label, scope }) => {
+  const shown = buttons.map(({ label, scope, isMain }) => {
     const value = scope === undefined ? "" : ` name="scope" value="${scope}"`;
-    return `<button${value}>${escapeHtml(label)}</button>`;
+    return `<button${value}${isMain ? ' class="main"' : ""}>${escapeHtml(label)}</button>`;
   });
   const form = shown.length === 0 ? "" : `<form method="post">${shown.join("\n")}</form>`;
-  return `<!doctype html>
-<html lang="en">
+  const html = `<!doctype html>
+<html lang="${look?.language ?? "en"}">
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>${escapeHtml(title)}</title>
-<style>${STYLE}</style>
+<style>${style}</style>
+<header>${brand}</header>
 <main>
 <h1>${escapeHtml(title)}</h1>
 ${text}
 ${form}
 </main>
 `;
+  return { html, headers };
 }

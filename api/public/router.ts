@@ -12,6 +12,7 @@ import {
   teamOfConfirmation,
 } from "../../domain/audience/confirmations.ts";
 import { answerMailConsent, type MailConsent, readMailConsent } from "../../domain/audience/tracking-consents.ts";
+import { isUndoable, type Undone, undoUnsubscribe } from "../../domain/audience/undo.ts";
 import {
   type MailOrigin,
   readOrigin,
@@ -21,14 +22,17 @@ import {
 } from "../../domain/audience/unsubscribes.ts";
 import { UNAVAILABLE_RETRY_SECONDS } from "../../domain/errors.ts";
 import { readImageName } from "../../domain/images/links.ts";
+import type { Words } from "../../domain/languages/en.ts";
+import { dateOf, wordsOf } from "../../domain/languages/words.ts";
 import { readConfirmationToken, readMailToken } from "../../domain/mail/links.ts";
 import { awaitHashKey } from "../../domain/secrets/admission.ts";
+import type { LinkTeam } from "../../domain/teams/look.ts";
 import type { Deps } from "../deps.ts";
 import { beforeDeadline } from "../rest/deadline.ts";
 import { toApiError } from "../rest/failures.ts";
 import { localsOf } from "../rest/http.ts";
 import { Turns } from "../rest/turns.ts";
-import { GONE, PAGE_HEADERS, type Page, renderPage, SPENT } from "./page.ts";
+import { type Button, type Page, renderPage } from "./page.ts";
 
 const MAX_FORM_BYTES = "16kb";
 
@@ -60,39 +64,56 @@ const buttonOf = (body: unknown): string | null =>
 const scopeOf = (body: unknown): UnsubscribeScope =>
   buttonOf(body) === ("lists" satisfies UnsubscribeScope) ? "lists" : "all";
 
+/** Posted by the button that takes an opt-out back. */
+const UNDO = "undo";
+
 const namesOf = ({ listNames }: MailOrigin): string => listNames.join(", ");
 
 /** The page behind a mail to a person who was erased. Such a person may be on lists again, with mails of their own. */
-const erasedPage = ({ teamName }: Pick<MailOrigin, "teamName">): Page => ({
-  title: "Your data was erased",
-  paragraphs: [
-    `${teamName} no longer knows to which address this mail went.`,
-    `If newer mail of ${teamName} comes to you, use the link in that mail.`,
-  ],
+const erasedPage = ({ erased }: Words, { teamName }: Pick<MailOrigin, "teamName">): Page => ({
+  title: erased.title,
+  paragraphs: [erased.unknown(teamName), erased.newer(teamName)],
 });
 
-/** @param left what the recipient has left already */
-function unsubscribePage(origin: MailOrigin, left: UnsubscribeScope | undefined): Page {
+const undoButtons = ({ undo }: Words, isUndoable: boolean): Button[] =>
+  isUndoable ? [{ label: undo.button, scope: UNDO }] : [];
+
+/** @param left what the recipient has left already @param isUndoable by this link, a short while ago */
+function unsubscribePage(
+  words: Words,
+  origin: MailOrigin,
+  left: UnsubscribeScope | undefined,
+  isUndoable: boolean,
+): Page {
   const { teamName, listNames } = origin;
-  const title = `Unsubscribe from ${teamName}`;
-  const noMore = `You will get no more mail from ${teamName} at this address.`;
-  const lists = listNames.length === 1 ? "list" : "lists";
-  const cameBy = `The mail came to you by the ${lists} ${namesOf(origin)} of ${teamName}.`;
-  const all = { label: `Unsubscribe from all mail of ${teamName}`, scope: "all" };
-  if (left === "all") {
-    return { title: "You are already unsubscribed", paragraphs: listNames.length > 0 ? [cameBy, noMore] : [noMore] };
+  const { optOut } = words;
+  const lists = namesOf(origin);
+  const title = optOut.title(teamName);
+  const noMore = optOut.all(teamName);
+  const cameBy = listNames.length > 0 ? [optOut.reason(lists, teamName)] : [];
+  const all = { label: optOut.buttonAll(teamName), scope: "all" };
+  const undo = undoButtons(words, isUndoable);
+  if (left === "all") return { title: optOut.already, paragraphs: [...cameBy, noMore], buttons: undo };
+  if (listNames.length === 0) return { title, paragraphs: [noMore], buttons: [{ label: optOut.button, isMain: true }] };
+  if (left === "lists") {
+    const paragraphs = [optOut.some(lists, teamName)];
+    return { title: optOut.already, paragraphs, buttons: [{ ...all, isMain: true }, ...undo] };
   }
-  if (listNames.length === 0) return { title, paragraphs: [noMore], buttons: [{ label: "Unsubscribe" }] };
-  if (left === "lists")
-    return { ...unsubscribedPage(origin), title: `You have left the ${lists} already`, buttons: [all] };
-  return {
-    title,
-    paragraphs: [
-      cameBy,
-      `Choose whether you leave the ${lists}, or get no more mail from ${teamName} at this address.`,
-    ],
-    buttons: [{ label: `Leave ${namesOf(origin)}`, scope: "lists" }, all],
-  };
+  const some = { label: optOut.buttonSome(lists), scope: "lists", isMain: true };
+  return { title, paragraphs: [...cameBy, optOut.choice], buttons: [some, all] };
+}
+
+/** @param left the lists that were left; none when the recipient left all mail */
+function unsubscribedPage(words: Words, left: MailOrigin, isUndoable: boolean): Page {
+  const { done, all, some } = words.optOut;
+  const noMore = left.listNames.length > 0 ? some(namesOf(left), left.teamName) : all(left.teamName);
+  return { title: done, paragraphs: [noMore], buttons: undoButtons(words, isUndoable) };
+}
+
+function undonePage({ undo }: Words, { teamName, isBack, asked }: Undone): Page {
+  if (!isBack) return { title: undo.late, paragraphs: [undo.lateReason(teamName)] };
+  const paragraphs = asked.length > 0 ? [undo.asked(asked.join(", "))] : [undo.restored(teamName)];
+  return { title: undo.done, paragraphs };
 }
 
 /** The values of the buttons, as they are posted. */
@@ -101,44 +122,41 @@ const CONSENT_BUTTONS: ReadonlyMap<string | null, ConsentStatus> = new Map([
   ["deny", "DENIED"],
 ]);
 
-function consentPage(
-  { teamName, question, tracked, answer }: MailConsent,
-  title = `Opens and clicks of ${teamName}`,
-): Page {
-  const counted = tracked ? "They are counted for this mail until you say no." : "They are not counted for this mail.";
+/** Neither answer is the main one. */
+function consentPage(words: Words, { teamName, question, tracked, answer }: MailConsent, isNew = false): Page {
+  const { tracking } = words;
+  const date = answer ? dateOf(words, answer.at) : "";
   const said = {
-    GRANTED: `You allowed it on ${answer?.at}.`,
-    DENIED: `You did not allow it, on ${answer?.at}: opens and clicks are not counted, also of mail that you have already.`,
-    none: `You have not answered yet. ${counted}`,
+    GRANTED: tracking.granted(date),
+    DENIED: tracking.denied(date),
+    none: tracked ? tracking.countedSoFar : tracking.notCounted,
   }[answer?.status ?? "none"];
-  const otherWords = answer?.words && answer.words !== question ? [`You were asked: ${answer.words}`] : [];
+  const otherWords = answer?.words && answer.words !== question ? [tracking.asked(answer.words)] : [];
   return {
-    title,
+    title: isNew ? tracking.done : tracking.title(teamName),
     paragraphs: [question, said, ...otherWords],
     buttons: [
-      { label: "Allow", scope: "allow" },
-      { label: "Do not allow", scope: "deny" },
+      { label: tracking.allow, scope: "allow" },
+      { label: tracking.deny, scope: "deny" },
     ],
   };
 }
 
-/** @param left the lists that were left; none when the recipient left all mail */
-function unsubscribedPage(left: MailOrigin): Page {
-  const ofLists = left.listNames.length > 0 ? ` of ${namesOf(left)}` : "";
-  return {
-    title: "You are unsubscribed",
-    paragraphs: [`You will get no more mail${ofLists} from ${left.teamName} at this address.`],
-  };
+function confirmedPage({ confirm }: Words, confirmation: Confirmation, title = confirm.done): Page {
+  const { listName, teamName, isSuppressed } = confirmation;
+  if (isSuppressed) return { title: confirm.held, paragraphs: [confirm.suppressed(teamName)] };
+  return { title, paragraphs: [confirm.future(listName, teamName)] };
 }
 
-function confirmedPage({ listName, teamName, isSuppressed }: Confirmation, title = "You are subscribed"): Page {
-  if (!isSuppressed) return { title, paragraphs: [`You will get mail of ${listName} from ${teamName}.`] };
-  const held = `You get no mail yet: this address is on the do-not-mail list of ${teamName}. Ask ${teamName} to take it off that list.`;
-  return { title: "Your confirmation is recorded", paragraphs: [held] };
-}
+/** The page of a confirmation link whose sign-up has ended. */
+const spentPage = ({ confirm }: Words): Page => ({ title: confirm.spent, paragraphs: [confirm.spentReason] });
+
+/** In the language of the team that the link has named. */
+const wordsFor = (res: Response): Words => wordsOf(localsOf(res).look?.language ?? "en");
 
 function show(res: Response, page: Page, status = 200): void {
-  res.status(status).set(PAGE_HEADERS).send(renderPage(page));
+  const { html, headers } = renderPage(page, localsOf(res).look);
+  res.status(status).set(headers).send(html);
 }
 
 /**
@@ -147,25 +165,31 @@ function show(res: Response, page: Page, status = 200): void {
  */
 export function publicRouter({ orm, vault, images }: Pick<Deps, "orm" | "vault" | "images">): Router {
   const router = Router({ caseSensitive: true });
-  const refuse = (res: Response, status = 404): void => show(res, GONE, status);
+  const refuse = (res: Response, status = 404): void => {
+    const { title, reason } = wordsFor(res).broken;
+    show(res, { title, paragraphs: [reason] }, status);
+  };
   /**
    * @param id of a signed link: it stands for the team until that is read
    * @param isKept a button was pressed: the program that posted it may not wait for the answer
    */
   async function claimForTeam(
+    res: Response,
     id: string,
-    readTeam: (em: EntityManager) => Promise<string | undefined>,
+    readTeam: (em: EntityManager) => Promise<LinkTeam | undefined>,
     isKept = false,
   ): Promise<void> {
     claimFor(id, { isKept });
-    const teamId = await readTeam(orm.em.fork());
-    if (teamId !== undefined) claimFor(byOthers(teamId), { isKept });
+    const team = await readTeam(orm.em.fork());
+    if (!team) return;
+    claimFor(byOthers(team.teamId), { isKept });
+    localsOf(res).look = team;
   }
   /** @returns the mail of a signed link, undefined for another; the request is its team's then */
   async function readMail(page: "u" | "t", req: Request<{ token: string }>, res: Response, isKept = false) {
     localsOf(res).route = `/${page}/{token}`;
     const mail = readMailToken(vault, page, req.params.token);
-    if (mail) await claimForTeam(mail.sendId, (em) => teamOfMail(em, mail), isKept);
+    if (mail) await claimForTeam(res, mail.sendId, (em) => teamOfMail(em, mail), isKept);
     return mail;
   }
   /** A person presses a button once: what they ask for waits for the locks of others. */
@@ -180,21 +204,31 @@ export function publicRouter({ orm, vault, images }: Pick<Deps, "orm" | "vault" 
   router.get("/u/:token", async (req: Request<{ token: string }>, res) => {
     const mail = await readMail("u", req, res);
     if (!mail) return refuse(res);
-    const origin = await readOrigin(orm.em.fork(), mail);
+    const em = orm.em.fork();
+    const origin = await readOrigin(em, mail);
+    const words = wordsFor(res);
     if (!origin) return refuse(res);
-    if (origin.isErased) return show(res, erasedPage(origin));
-    show(res, unsubscribePage(origin, origin.left));
+    if (origin.isErased) return show(res, erasedPage(words, origin));
+    const { left } = origin;
+    show(res, unsubscribePage(words, origin, left, left !== undefined && (await isUndoable(em, mail))));
   });
 
   router.post("/u/:token", form, async (req: Request<{ token: string }>, res) => {
     const mail = await readMail("u", req, res, true);
     if (!mail) return refuse(res);
     const source = isOneClick(req.body) ? "one_click" : "link";
+    const words = wordsFor(res);
+    if (source === "link" && buttonOf(req.body) === UNDO) {
+      const undone = await patiently((em) => undoUnsubscribe(em, vault, mail));
+      if (!undone) return refuse(res);
+      return show(res, undone.isErased ? erasedPage(words, undone) : undonePage(words, undone));
+    }
     const scope = scopeOf(req.body);
     const left = await patiently((em) => unsubscribe(em, vault, mail, source, scope));
     if (!left) return refuse(res);
-    if (left.isErased) return show(res, erasedPage(left));
-    show(res, unsubscribedPage(left));
+    if (left.isErased) return show(res, erasedPage(words, left));
+    // No person sees the answer to a mail program.
+    show(res, unsubscribedPage(words, left, source === "link" && (await isUndoable(orm.em.fork(), mail))));
   });
 
   router.get("/t/:token", async (req: Request<{ token: string }>, res) => {
@@ -202,7 +236,8 @@ export function publicRouter({ orm, vault, images }: Pick<Deps, "orm" | "vault" 
     if (!mail) return refuse(res);
     const consent = await readMailConsent(orm.em.fork(), mail);
     if (!consent) return refuse(res);
-    show(res, consent.isErased ? erasedPage(consent) : consentPage(consent));
+    const words = wordsFor(res);
+    show(res, consent.isErased ? erasedPage(words, consent) : consentPage(words, consent));
   });
 
   router.post("/t/:token", form, async (req: Request<{ token: string }>, res) => {
@@ -212,22 +247,24 @@ export function publicRouter({ orm, vault, images }: Pick<Deps, "orm" | "vault" 
     if (!status) return refuse(res, 400);
     const answered = await patiently((em) => answerMailConsent(em, vault, mail, status));
     if (!answered) return refuse(res);
-    show(res, answered.isErased ? erasedPage(answered) : consentPage(answered, "Your answer is recorded"));
+    const words = wordsFor(res);
+    show(res, answered.isErased ? erasedPage(words, answered) : consentPage(words, answered, true));
   });
 
   router.get("/c/:token", async (req: Request<{ token: string }>, res) => {
     localsOf(res).route = "/c/{token}";
     const token = readConfirmationToken(vault, req.params.token);
     if (!token) return refuse(res);
-    await claimForTeam(token.listId, (em) => teamOfConfirmation(em, token));
+    await claimForTeam(res, token.listId, (em) => teamOfConfirmation(em, token));
     const confirmation = await readConfirmation(orm.em.fork(), token);
-    if (!confirmation) return show(res, SPENT, 404);
-    if (confirmation.isConfirmed) return show(res, confirmedPage(confirmation, "You are already subscribed"));
-    const { listName, teamName } = confirmation;
+    const words = wordsFor(res);
+    const { title, question, button, already } = words.confirm;
+    if (!confirmation) return show(res, spentPage(words), 404);
+    if (confirmation.isConfirmed) return show(res, confirmedPage(words, confirmation, already));
     show(res, {
-      title: `Subscribe to ${listName}`,
-      paragraphs: [`${teamName} asks whether you want to get this mail.`],
-      buttons: [{ label: "Confirm" }],
+      title: title(confirmation.listName),
+      paragraphs: [question(confirmation.teamName)],
+      buttons: [{ label: button, isMain: true }],
     });
   });
 
@@ -235,10 +272,10 @@ export function publicRouter({ orm, vault, images }: Pick<Deps, "orm" | "vault" 
     localsOf(res).route = "/c/{token}";
     const token = readConfirmationToken(vault, req.params.token);
     if (!token) return refuse(res);
-    await claimForTeam(token.listId, (em) => teamOfConfirmation(em, token), true);
+    await claimForTeam(res, token.listId, (em) => teamOfConfirmation(em, token), true);
     const confirmed = await patiently((em) => confirmSubscription(em, vault, token));
-    if (!confirmed) return show(res, SPENT, 404);
-    show(res, confirmedPage(confirmed));
+    const words = wordsFor(res);
+    show(res, confirmed ? confirmedPage(words, confirmed) : spentPage(words), confirmed ? 200 : 404);
   });
 
   router.get("/i/:name", async (req: Request<{ name: string }>, res) => {
@@ -271,7 +308,8 @@ export function publicRouter({ orm, vault, images }: Pick<Deps, "orm" | "vault" 
   const answerRefusal: ErrorRequestHandler = async (error, _req, res, next) => {
     if (toApiError(error).code === "service_unavailable") {
       res.set("Retry-After", String(UNAVAILABLE_RETRY_SECONDS));
-      return show(res, { title: "Please try again in a moment", paragraphs: ["We cannot reach our records."] }, 503);
+      const { title, reason } = wordsFor(res).refused;
+      return show(res, { title, paragraphs: [reason] }, 503);
     }
     // A wrong percent-encoding, or a form that is too large: none of our links and pages sends either.
     const status = error instanceof URIError ? 404 : "status" in Object(error) ? Number(error.status) : 500;

@@ -7,10 +7,11 @@ import { findingOf } from "../../domain/tracking/rules.ts";
 import type { Deps } from "../deps.ts";
 import { localsOf } from "../rest/http.ts";
 import { SECURITY_HEADERS } from "../security-headers.ts";
-import { GONE, PAGE_HEADERS, renderPage } from "./page.ts";
+import { BROKEN, renderPage } from "./page.ts";
 
 const PIXEL = Buffer.from("R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7", "base64");
-const GONE_PAGE = Buffer.from(renderPage(GONE));
+const BROKEN_PAGE = renderPage(BROKEN);
+const GONE_PAGE = Buffer.from(BROKEN_PAGE.html);
 
 /** No answer is stored, so that each open and click comes here. The page that follows learns nothing of the link. */
 const HEADERS = {
@@ -28,7 +29,7 @@ const listOf = (headers: Record<string, string | number>): readonly (string | nu
 
 const PIXEL_HEAD = listOf({ ...HEADERS, "Content-Type": "image/gif", "Content-Length": PIXEL.length });
 const REDIRECT_HEAD = listOf({ ...HEADERS, "Content-Length": 0 });
-const GONE_HEAD = listOf({ ...SECURITY_HEADERS, ...PAGE_HEADERS, "Content-Length": GONE_PAGE.length });
+const GONE_HEAD = listOf({ ...SECURITY_HEADERS, ...BROKEN_PAGE.headers, "Content-Length": GONE_PAGE.length });
 
 /** Paths of a pixel and of a link. A token of ours needs no escape. */
 const OPEN_PATH = /^\/o\/([^/?]+)\/?(?:\?|$)/;

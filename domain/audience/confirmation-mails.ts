@@ -3,14 +3,14 @@ import type { WithheldReason } from "../../db/entities/audience.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import type { ConfirmationMailRef, SubscriptionRef } from "../mail/links.ts";
 import { claimedUntil, isRecent } from "../mail/system-mail.ts";
+import { LOOK, type Look } from "../teams/look.ts";
 import { ADDRESS_WINDOW_DAYS, applyLimits, type ConfirmationLimits, type CountedMail } from "./confirmation-limits.ts";
 
 /** How long the first claim holds; after that the process that made it is presumed dead. */
 const CLAIM_MINUTES = 10;
 
-export interface DueConfirmation extends SubscriptionRef, Required<ConfirmationMailRef>, Tenant {
+export interface DueConfirmation extends SubscriptionRef, Required<ConfirmationMailRef>, Tenant, Look {
   listName: string;
-  teamName: string;
   /** The address without the `+tag` of its local part. */
   mailbox: string;
   /** The UTC day for which it counts, ISO 8601. */
@@ -65,7 +65,7 @@ async function readDueConfirmations(em: EntityManager, batch: number): Promise<C
   const { rows } = await sql<CountedDue>`
     with due as materialized (
       select s.team_id, s.environment, s.list_id, s.subscriber_id, s.confirmation_due_at, p.email,
-        ${signUpMark} as sign_up, regexp_replace(p.email, '[+][^@]*@', '@') as mailbox, l.name as list_name, t.name as team_name,
+        ${signUpMark} as sign_up, regexp_replace(p.email, '[+][^@]*@', '@') as mailbox, l.name as list_name,
         exists (select 1 from suppressions x
           where x.team_id = s.team_id and x.environment = s.environment and x.email = p.email
             -- It does not withhold the mail of a person who signed up again after it.
@@ -73,7 +73,6 @@ async function readDueConfirmations(em: EntityManager, batch: number): Promise<C
       from subscriptions s
       join subscribers p on p.id = s.subscriber_id
       join lists l on l.id = s.list_id
-      join teams t on t.id = s.team_id
       where s.confirmation_due_at <= clock_timestamp() and s.environment = 'LIVE'
         and (s.status = 'PENDING' or s.signed_up_again_at is not null)
       order by s.confirmation_due_at
@@ -88,9 +87,10 @@ async function readDueConfirmations(em: EntityManager, batch: number): Promise<C
       ${claimedUntil(sql`coalesce(m.tried_at, clock_timestamp())`, CLAIM_MINUTES)}::text as "claimedUntil",
       not coalesce(${isRecent(sql`m.tried_at`)}, true) as "isLate", m.tried_at is not null as "isRetry",
       d.sign_up as "signUp", d.mailbox, d.suppressed as "isSuppressed", d.list_name as "listName",
-      d.team_name as "teamName", ${TODAY}::text as day, m.for_list as "sentForList", m.to_mailbox as "sentToMailbox", t.sent as "sentByTeam"
+      ${LOOK}, ${TODAY}::text as day, m.for_list as "sentForList", m.to_mailbox as "sentToMailbox", b.sent as "sentByTeam"
     from due d
-    join by_team t on t.team_id = d.team_id and t.environment = d.environment
+    join teams t on t.id = d.team_id
+    join by_team b on b.team_id = d.team_id and b.environment = d.environment
     cross join lateral (
       select (count(*) filter (where m.list_id = d.list_id and m.day = ${TODAY}))::int as for_list,
         count(*)::int as to_mailbox,

@@ -3,6 +3,7 @@ import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.
 import type { ConfirmationMailRef, ConfirmationToken } from "../mail/links.ts";
 import type { Vault } from "../secrets/crypto.ts";
 import { enrolConfirmed } from "../sequences/enrolments.ts";
+import { type LinkTeam, LOOK } from "../teams/look.ts";
 import { emit } from "../webhooks/emit.ts";
 import { signUpMark } from "./confirmation-mails.ts";
 import { CONFIRMED } from "./initial-status.ts";
@@ -29,10 +30,12 @@ export async function readConfirmation(em: EntityManager, token: ConfirmationTok
 export async function teamOfConfirmation(
   em: EntityManager,
   { listId }: ConfirmationToken,
-): Promise<string | undefined> {
-  const { rows } = await sql<{ teamId: string }>`
-    select l.team_id as "teamId" from lists l where l.id = ${listId}`.execute(kysely(em));
-  return rows[0]?.teamId;
+): Promise<LinkTeam | undefined> {
+  const { rows } = await sql<LinkTeam>`
+    select t.id as "teamId", ${LOOK} from lists l join teams t on t.id = l.team_id where l.id = ${listId}`.execute(
+    kysely(em),
+  );
+  return rows[0];
 }
 
 interface FoundSubscription extends Required<ConfirmationMailRef> {
@@ -91,7 +94,10 @@ export async function confirmSubscription(
   const row = sql`${isOfSubscriber} and s.list_id = ${token.listId}`;
   await emit(em, tenant, "subscription.confirmed", subscriptionRows(tenant, row));
   await enrolConfirmed(em, vault, tenant, token.listId, [token.subscriberId]);
-  if (signUp === null || !(await liftUnsubscribed(em, tenant, email))) return confirmation;
+  // Campaigns would mail a contact with the address.
+  const isNoContact = sql`s.email = ${email}
+    and not exists (select from contacts c where ${ofTenant(tenant, "c")} and c.email = s.email)`;
+  if (signUp === null || !(await liftUnsubscribed(em, tenant, isNoContact))) return confirmation;
   const isOther = sql`${isOfSubscriber} and s.list_id <> ${token.listId}
     and not coalesce(s.confirmed_at >= s.signed_up_again_at, false)`;
   // The suppression kept their mail away.

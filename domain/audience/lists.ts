@@ -161,7 +161,7 @@ export async function addSubscribers(
  * Makes a confirmation mail due for those who opted out of the list or of all mail. A link that was mailed since the opt-out
  * still works, unless it was used. @returns their ids
  */
-async function askOptedOut(em: EntityManager, tenant: Tenant, listId: string, ids: string[]): Promise<string[]> {
+export async function askOptedOut(em: EntityManager, tenant: Tenant, listId: string, ids: string[]): Promise<string[]> {
   const { confirmation_due_at: due } = pending(tenant.environment);
   const { rows } = await sql<{ id: string }>`
     update subscriptions s set

@@ -97,15 +97,15 @@ export async function liftSuppression(em: EntityManager, tenant: Tenant, suppres
   if (suppression.reason === HARD_BOUNCE) await refreshEmailStatus(em, tenant, [suppression.email]);
 }
 
-/**
- * Lifts the suppression of an unsubscribe only, unless a contact has the address: campaigns would mail it.
- * @param email normalised @returns whether there was one
- */
-export async function liftUnsubscribed(em: EntityManager, tenant: Tenant, email: string): Promise<boolean> {
-  const lifted = sql<{ id: string }>`
-    select s.id from suppressions s where ${ofTenant(tenant, "s")} and s.email = ${email} and s.reason = 'UNSUBSCRIBED'
-      and not exists (select from contacts c where ${ofTenant(tenant, "c")} and c.email = s.email) for update`;
-  const { rows } = await lifted.execute(kysely(em));
+/** Lifts suppressions `s` of an unsubscribe that meet a condition, and no others. @returns whether there was one */
+export async function liftUnsubscribed(
+  em: EntityManager,
+  tenant: Tenant,
+  condition: RawBuilder<unknown>,
+): Promise<boolean> {
+  const { rows } = await sql<{ id: string }>`
+    select s.id from suppressions s where ${ofTenant(tenant, "s")} and s.reason = 'UNSUBSCRIBED' and ${condition}
+    for update`.execute(kysely(em));
   for (const { id } of rows) await liftSuppression(forTenant(em, tenant), tenant, id);
   return rows.length > 0;
 }

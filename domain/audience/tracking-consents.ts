@@ -1,8 +1,10 @@
 import { sql } from "kysely";
 import type { ConsentStatus, ConsentWay } from "../../db/entities/audience.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
+import { isoInstant } from "../../db/sql.ts";
 import { storedAddress } from "../address.ts";
 import { hashAddress, isErased, isPlaceholder } from "../erasure/erased-addresses.ts";
+import { wordsOf } from "../languages/words.ts";
 import type { MailRef } from "../mail/links.ts";
 import type { Vault } from "../secrets/crypto.ts";
 import { emit } from "../webhooks/emit.ts";
@@ -89,22 +91,21 @@ export interface MailConsent {
   tracked: boolean;
   /** The question that the page shows; it is stored with the answer. */
   question: string;
-  /** Null before the first. */
+  /** Null before the first. `at` is ISO 8601. */
   answer: { status: ConsentStatus; words: string | null; at: string } | null;
 }
 
-const questionOf = (teamName: string): string =>
-  `May ${teamName} count when you open its mail, and which links in it you follow?`;
+const questionOf = ({ teamName, language }: MailedRow): string => wordsOf(language).tracking.question(teamName);
 
 async function readConsent(em: EntityManager, mail: MailedRow): Promise<MailConsent> {
   const { teamName, email, tracked } = mail;
   const answer = await kysely(em)
     .selectFrom("tracking_consents")
-    .select(["status", "words", sql<string>`to_char(at at time zone 'UTC', 'FMDD FMMonth YYYY')`.as("at")])
+    .select(["status", "words", isoInstant(sql.ref("at")).as("at")])
     .where(ofTenant(mail))
     .where("email", "=", email)
     .executeTakeFirst();
-  const question = questionOf(teamName);
+  const question = questionOf(mail);
   return { teamName, tracked, isErased: isPlaceholder(email), question, answer: answer ?? null };
 }
 
@@ -129,7 +130,7 @@ export async function answerMailConsent(
   if (!isPlaceholder(mail.email)) {
     const present = await sql<{ email: string }>`select p.email from ${mailedPerson(mail)}`.execute(kysely(em));
     const people = status === "DENIED" ? [mail, ...present.rows] : [mail];
-    const answers = people.map(({ email }) => ({ email, status, words: questionOf(mail.teamName) }));
+    const answers = people.map(({ email }) => ({ email, status, words: questionOf(mail) }));
     await setConsents(em, vault, mail, answers, "PAGE");
   }
   return readConsent(em, mail);

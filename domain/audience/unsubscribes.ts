@@ -7,6 +7,7 @@ import { newId } from "../ids.ts";
 import type { MailRef } from "../mail/links.ts";
 import type { Vault } from "../secrets/crypto.ts";
 import type { ResourceType } from "../sends/resource.ts";
+import { type LinkTeam, LOOK, type Look } from "../teams/look.ts";
 import { emit } from "../webhooks/emit.ts";
 import { unsubscribeRecord } from "../webhooks/records.ts";
 import { insertOptOuts, keepOptOuts, restoreOptOuts } from "./opt-outs.ts";
@@ -14,8 +15,7 @@ import { suppress } from "./suppressions.ts";
 
 const REASON = "UNSUBSCRIBED";
 
-export interface MailedRow extends Tenant, StoredAddress {
-  teamName: string;
+export interface MailedRow extends Tenant, StoredAddress, Pick<Look, "teamName" | "language"> {
   resourceId: string;
   resourceType: ResourceType;
   memberId: string;
@@ -34,7 +34,7 @@ export const mailedPerson = (mail: MailedRow) => sql`
 /** The ledger knows its address even when the subscriber is gone or has another one. */
 export async function readMail(em: EntityManager, { sendId, seq }: MailRef): Promise<MailedRow | undefined> {
   const { rows } = await sql<MailedRow>`
-    select s.team_id as "teamId", s.environment, t.name as "teamName", s.resource_id as "resourceId",
+    select s.team_id as "teamId", s.environment, t.name as "teamName", t.language, s.resource_id as "resourceId",
       s.resource_type as "resourceType", r.member_id as "memberId", r.email, r.email_spelling as "emailSpelling",
       r.list_id as "listId", r.tracked
     from send_recipients r join sends s on s.id = r.send_id join teams t on t.id = s.team_id
@@ -43,10 +43,12 @@ export async function readMail(em: EntityManager, { sendId, seq }: MailRef): Pro
 }
 
 /** The team whose mail it is, read without a lock; undefined when there is no such mail. */
-export async function teamOfMail(em: EntityManager, { sendId }: MailRef): Promise<string | undefined> {
-  const { rows } = await sql<{ teamId: string }>`
-    select s.team_id as "teamId" from sends s where s.id = ${sendId}`.execute(kysely(em));
-  return rows[0]?.teamId;
+export async function teamOfMail(em: EntityManager, { sendId }: MailRef): Promise<LinkTeam | undefined> {
+  const { rows } = await sql<LinkTeam>`
+    select t.id as "teamId", ${LOOK} from sends s join teams t on t.id = s.team_id where s.id = ${sendId}`.execute(
+    kysely(em),
+  );
+  return rows[0];
 }
 
 export interface MailOrigin {
@@ -56,7 +58,7 @@ export interface MailOrigin {
   isErased: boolean;
 }
 
-const originOf = ({ teamName, email }: MailedRow, listNames: string[]): MailOrigin => ({
+export const originOf = ({ teamName, email }: MailedRow, listNames: string[]): MailOrigin => ({
   teamName,
   listNames,
   isErased: isPlaceholder(email),
@@ -72,9 +74,20 @@ export async function readOrigin(
 ): Promise<(MailOrigin & { left: UnsubscribeScope | undefined }) | undefined> {
   const mail = await readMail(em, ref);
   if (!mail) return undefined;
+  return { ...originOf(mail, await readListNames(em, mail)), left: await readLeft(em, mail) };
+}
+
+/** Undefined for a recipient who has left nothing. */
+export async function readLeft(em: EntityManager, mail: MailedRow): Promise<UnsubscribeScope | undefined> {
   const isLeft = async (scope: UnsubscribeScope) => ((await isUnsubscribed(em, mail, scope)) ? scope : undefined);
-  const left = (await isLeft("all")) ?? (await isLeft("lists"));
-  return { ...originOf(mail, await readListNames(em, mail)), left };
+  return (await isLeft("all")) ?? (await isLeft("lists"));
+}
+
+/** Of two clicks at once, the second waits here and then finds the row of the first. */
+export async function lockUnsubscribe(em: EntityManager, { resourceId, email }: MailedRow): Promise<void> {
+  await sql`select pg_advisory_xact_lock(hashtextextended(${`unsubscribe/${resourceId}/${email}`}, 0))`.execute(
+    kysely(em),
+  );
 }
 
 /**
@@ -95,10 +108,7 @@ export async function unsubscribe(
   if (await isUnsubscribed(em, mail, scope)) {
     return originOf(mail, scope === "lists" ? await readListNames(em, mail) : []);
   }
-  // Of two clicks at once, the second waits here and then finds the row of the first.
-  await sql`select pg_advisory_xact_lock(hashtextextended(${`unsubscribe/${mail.resourceId}/${mail.email}`}, 0))`.execute(
-    kysely(em),
-  );
+  await lockUnsubscribe(em, mail);
   let changes = cameByList(mail) ? await optOutOfLists(em, vault, mail) : 0;
   const listNames = scope === "lists" ? await readListNames(em, mail) : [];
   if (listNames.length === 0) {

@@ -1,7 +1,11 @@
-/** The texts that the service itself says to recipients. Lists are their names, joined by commas. */
+/**
+ * The texts that the service itself says to recipients. Several lists are their names, joined by commas. A function has what
+ * every language needs first.
+ */
 export const en = {
   /** How dates are written: BCP 47. */
   locale: "en-GB",
+  /** Below each mail of a send. */
   footer: {
     reason: "You receive this email because you are on our mailing list.",
     unsubscribe: "Unsubscribe",
@@ -10,22 +14,22 @@ export const en = {
   /** The mail of a double opt-in. */
   confirmation: {
     subject: "Please confirm your subscription",
-    request: (team: string, list: string) =>
+    request: (list: string, team: string) =>
       `Someone, most likely you, asked to receive “${list}” from ${team} at this address.`,
     open: "To confirm your subscription, open this page:",
     button: "Confirm subscription",
-    ignore: "If this was not you, ignore this email: you will not be subscribed unless you confirm.",
+    ignore: "If this was not you, please ignore this email: you will not be subscribed unless you confirm.",
     unnamedTeam: "a sender",
-    unnamedList: "a mailing list",
+    unnamedList: "Newsletter",
   },
   /** The page behind the link of that mail. */
   confirm: {
     title: (list: string) => `Subscribe to ${list}`,
-    question: (team: string) => `${team} would like to know whether you want to receive these emails.`,
+    question: (team: string) => `Would you like to receive these emails from ${team}?`,
     button: "Confirm subscription",
     done: "You are subscribed",
     already: "You are already subscribed",
-    future: (team: string, list: string) => `You will receive “${list}” from ${team}.`,
+    future: (list: string, team: string) => `You will receive “${list}” from ${team}.`,
     held: "Your confirmation is recorded",
     suppressed: (team: string) =>
       `You will not receive any emails yet: this address is on the do-not-mail list of ${team}. Please ask ${team} to remove it.`,
@@ -34,10 +38,10 @@ export const en = {
   },
   optOut: {
     title: (team: string) => `Unsubscribe from ${team}`,
-    reason: (team: string, lists: string) => `The email was sent to the subscribers of ${lists} by ${team}.`,
-    choice: (team: string) => `You can unsubscribe from that alone, or from all emails from ${team}.`,
+    reason: (lists: string, team: string) => `The email was sent to subscribers of ${lists} by ${team}.`,
+    choice: "Choose what you no longer want to receive.",
     all: (team: string) => `You will no longer receive any emails from ${team} at this address.`,
-    some: (team: string, lists: string) => `You will no longer receive ${lists} from ${team} at this address.`,
+    some: (lists: string, team: string) => `You will no longer receive ${lists} from ${team} at this address.`,
     button: "Unsubscribe",
     buttonSome: (lists: string) => `Unsubscribe from ${lists}`,
     buttonAll: (team: string) => `Unsubscribe from all emails from ${team}`,
@@ -55,13 +59,15 @@ export const en = {
     lateReason: (team: string) => `If you would like to receive emails from ${team}, please sign up again.`,
   },
   tracking: {
-    title: (team: string) => `Opens and clicks of emails from ${team}`,
+    title: (team: string) => `Opens and clicks in emails from ${team}`,
+    /** Stored with the answer. */
     question: (team: string) => `May ${team} count when you open its emails, and which links in them you follow?`,
     granted: (date: string) => `You allowed it on ${date}.`,
     denied: (date: string) =>
-      `You did not allow it, on ${date}: opens and clicks are not counted, not even those of emails that you have already received.`,
-    countedSoFar: "You have not answered yet. They are counted for this email until you say no.",
-    notCounted: "You have not answered yet. They are not counted for this email.",
+      `You did not allow it, on ${date}: opens and clicks are not counted, not even those of emails that you already have.`,
+    countedSoFar: "You have not answered yet. Opens and clicks of this email are counted until you say no.",
+    notCounted: "You have not answered yet. Opens and clicks of this email are not counted.",
+    /** Where the question was another one. */
     asked: (words: string) => `You were asked: ${words}`,
     allow: "Allow",
     deny: "Do not allow",
@@ -78,6 +84,9 @@ export const en = {
   },
   refused: {
     title: "Please try again in a moment",
-    reason: "We cannot reach our records at the moment.",
+    reason: "We cannot reach our records right now.",
   },
 };
+
+/** A text that a language lacks is an error of types. */
+export type Words = typeof en;

@@ -1,0 +1,82 @@
+import type { Words } from "./en.ts";
+
+export const de: Words = {
+  locale: "de-DE",
+  footer: {
+    reason: "Sie erhalten diese E-Mail, weil Sie in unserem Verteiler eingetragen sind.",
+    unsubscribe: "Abmelden",
+    tracking: "Festlegen, ob Öffnungen und Klicks gezählt werden",
+  },
+  confirmation: {
+    subject: "Bitte bestätigen Sie Ihre Anmeldung",
+    request: (list, team) => `Jemand, vermutlich Sie, möchte „${list}“ von ${team} an diese Adresse erhalten.`,
+    open: "Um Ihre Anmeldung zu bestätigen, öffnen Sie diese Seite:",
+    button: "Anmeldung bestätigen",
+    ignore: "Wenn Sie das nicht waren, ignorieren Sie diese E-Mail: Ohne Ihre Bestätigung werden Sie nicht angemeldet.",
+    unnamedTeam: "einem Absender",
+    unnamedList: "Newsletter",
+  },
+  confirm: {
+    title: (list) => `${list} abonnieren`,
+    question: (team) => `Möchten Sie diese E-Mails von ${team} erhalten?`,
+    button: "Anmeldung bestätigen",
+    done: "Sie sind angemeldet",
+    already: "Sie sind bereits angemeldet",
+    future: (list, team) => `Sie erhalten künftig „${list}“ von ${team}.`,
+    held: "Ihre Bestätigung ist gespeichert",
+    suppressed: (team) =>
+      `Sie erhalten noch keine E-Mails: Diese Adresse steht auf der Sperrliste von ${team}. Bitten Sie ${team}, sie von dort zu entfernen.`,
+    spent: "Dieser Link ist nicht mehr gültig",
+    spentReason:
+      "Er gehört zu einer früheren Anmeldung. Wenn Sie diese E-Mails erhalten möchten, melden Sie sich bitte erneut an.",
+  },
+  optOut: {
+    title: (team) => `Von ${team} abmelden`,
+    reason: (lists, team) => `Sie haben die E-Mail über ${lists} von ${team} erhalten.`,
+    choice: "Wählen Sie, was Sie nicht mehr erhalten möchten.",
+    all: (team) => `Sie erhalten an diese Adresse keine E-Mails mehr von ${team}.`,
+    some: (lists, team) => `Sie erhalten ${lists} von ${team} nicht mehr an diese Adresse.`,
+    button: "Abmelden",
+    buttonSome: (lists) => `Von ${lists} abmelden`,
+    buttonAll: (team) => `Von allen E-Mails von ${team} abmelden`,
+    done: "Sie sind abgemeldet",
+    already: "Sie sind bereits abgemeldet",
+  },
+  undo: {
+    button: "Ich habe mich versehentlich abgemeldet",
+    done: "Willkommen zurück",
+    restored: (team) => `Sie erhalten E-Mails von ${team} wie bisher.`,
+    asked: (lists) =>
+      `Für ${lists} brauchen wir Ihre Bestätigung: Wir senden Ihnen eine E-Mail. Bitte öffnen Sie den Link darin.`,
+    late: "Das lässt sich hier nicht mehr rückgängig machen",
+    lateReason: (team) => `Wenn Sie E-Mails von ${team} erhalten möchten, melden Sie sich bitte erneut an.`,
+  },
+  tracking: {
+    title: (team) => `Öffnungen und Klicks in E-Mails von ${team}`,
+    question: (team) => `Darf ${team} zählen, wann Sie E-Mails öffnen und welchen Links darin Sie folgen?`,
+    granted: (date) => `Sie haben es am ${date} erlaubt.`,
+    denied: (date) =>
+      `Sie haben es am ${date} abgelehnt: Öffnungen und Klicks werden nicht gezählt, auch nicht bei E-Mails, die Sie schon haben.`,
+    countedSoFar:
+      "Sie haben noch nicht geantwortet. Öffnungen und Klicks dieser E-Mail werden gezählt, bis Sie es ablehnen.",
+    notCounted: "Sie haben noch nicht geantwortet. Öffnungen und Klicks dieser E-Mail werden nicht gezählt.",
+    asked: (words) => `Die Frage lautete: ${words}`,
+    allow: "Erlauben",
+    deny: "Ablehnen",
+    done: "Ihre Antwort ist gespeichert",
+  },
+  erased: {
+    title: "Ihre Daten wurden gelöscht",
+    unknown: (team) => `${team} weiß nicht mehr, an welche Adresse diese E-Mail ging.`,
+    newer: (team) => `Wenn Sie neuere E-Mails von ${team} erhalten, nutzen Sie bitte den Link darin.`,
+  },
+  broken: {
+    title: "Dieser Link funktioniert nicht",
+    reason:
+      "Vielleicht ist er unvollständig. Bitte öffnen Sie ihn noch einmal aus der E-Mail, oder kopieren Sie ihn ganz.",
+  },
+  refused: {
+    title: "Bitte versuchen Sie es gleich noch einmal",
+    reason: "Wir können unsere Daten gerade nicht erreichen.",
+  },
+};

@@ -1,0 +1,80 @@
+import type { Words } from "./en.ts";
+
+export const es: Words = {
+  locale: "es-ES",
+  footer: {
+    reason: "Recibe este correo porque su dirección figura en nuestra lista de correo.",
+    unsubscribe: "Darse de baja",
+    tracking: "Elegir si se cuentan las aperturas y los clics",
+  },
+  confirmation: {
+    subject: "Confirme su suscripción",
+    request: (list, team) => `Alguien, probablemente usted, ha pedido recibir «${list}» de ${team} en esta dirección.`,
+    open: "Para confirmar su suscripción, abra esta página:",
+    button: "Confirmar la suscripción",
+    ignore: "Si no ha sido usted, ignore este correo: sin su confirmación no se realizará la suscripción.",
+    unnamedTeam: "un remitente",
+    unnamedList: "Boletín",
+  },
+  confirm: {
+    title: (list) => `Suscribirse a ${list}`,
+    question: (team) => `¿Desea recibir estos correos de ${team}?`,
+    button: "Confirmar la suscripción",
+    done: "Su suscripción está confirmada",
+    already: "Su suscripción ya está confirmada",
+    future: (list, team) => `Recibirá «${list}» de ${team}.`,
+    held: "Su confirmación ha quedado registrada",
+    suppressed: (team) =>
+      `Todavía no recibirá correos: esta dirección figura en la lista de exclusión de ${team}. Pida a ${team} que la retire.`,
+    spent: "Este enlace ya no es válido",
+    spentReason: "Corresponde a una suscripción anterior. Si desea recibir estos correos, suscríbase de nuevo.",
+  },
+  optOut: {
+    title: (team) => `Darse de baja de ${team}`,
+    reason: (lists, team) => `El correo se envió a los suscriptores de ${lists} de ${team}.`,
+    choice: "Elija lo que ya no desea recibir.",
+    all: (team) => `Ya no recibirá ningún correo de ${team} en esta dirección.`,
+    some: (lists, team) => `Ya no recibirá ${lists} de ${team} en esta dirección.`,
+    button: "Darse de baja",
+    buttonSome: (lists) => `Darse de baja de ${lists}`,
+    buttonAll: (team) => `Darse de baja de todos los correos de ${team}`,
+    done: "Se ha dado de baja",
+    already: "Ya se había dado de baja",
+  },
+  undo: {
+    button: "Me he dado de baja por error",
+    done: "Le damos de nuevo la bienvenida",
+    restored: (team) => `Recibirá los correos de ${team} como antes.`,
+    asked: (lists) =>
+      `Para ${lists} necesitamos su confirmación: le enviamos un correo. Por favor, abra el enlace que contiene.`,
+    late: "Aquí ya no se puede deshacer",
+    lateReason: (team) => `Si desea recibir correos de ${team}, suscríbase de nuevo.`,
+  },
+  tracking: {
+    title: (team) => `Aperturas y clics en los correos de ${team}`,
+    question: (team) => `¿Permite que ${team} cuente cuándo abre sus correos y qué enlaces sigue en ellos?`,
+    granted: (date) => `Lo permitió el ${date}.`,
+    denied: (date) =>
+      `Lo rechazó el ${date}: no se cuentan las aperturas ni los clics, tampoco los de los correos que ya tiene.`,
+    countedSoFar:
+      "Todavía no ha respondido. Las aperturas y los clics de este correo se cuentan mientras no lo rechace.",
+    notCounted: "Todavía no ha respondido. Las aperturas y los clics de este correo no se cuentan.",
+    asked: (words) => `La pregunta fue: ${words}`,
+    allow: "Permitir",
+    deny: "No permitir",
+    done: "Su respuesta ha quedado registrada",
+  },
+  erased: {
+    title: "Sus datos se han borrado",
+    unknown: (team) => `${team} ya no sabe a qué dirección se envió este correo.`,
+    newer: (team) => `Si recibe correos más recientes de ${team}, utilice el enlace que contienen.`,
+  },
+  broken: {
+    title: "Este enlace no funciona",
+    reason: "Puede que esté incompleto. Vuelva a abrirlo desde el correo, o cópielo entero.",
+  },
+  refused: {
+    title: "Vuelva a intentarlo en un momento",
+    reason: "En este momento no podemos acceder a nuestros datos.",
+  },
+};
