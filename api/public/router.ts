@@ -12,7 +12,7 @@ import {
   teamOfConfirmation,
 } from "../../domain/audience/confirmations.ts";
 import { answerMailConsent, type MailConsent, readMailConsent } from "../../domain/audience/tracking-consents.ts";
-import { isUndoable, type Undone, undoUnsubscribe } from "../../domain/audience/undo.ts";
+import { type Undone, undoUnsubscribe } from "../../domain/audience/undo.ts";
 import {
   type MailOrigin,
   readOrigin,
@@ -75,16 +75,11 @@ const erasedPage = ({ erased }: Words, { teamName }: Pick<MailOrigin, "teamName"
   paragraphs: [erased.unknown(teamName), erased.newer(teamName)],
 });
 
-const undoButtons = ({ undo }: Words, isUndoable: boolean): Button[] =>
+const undoButtons = ({ undo }: Words, { isUndoable }: MailOrigin): Button[] =>
   isUndoable ? [{ label: undo.button, scope: UNDO }] : [];
 
-/** @param left what the recipient has left already @param isUndoable by this link, a short while ago */
-function unsubscribePage(
-  words: Words,
-  origin: MailOrigin,
-  left: UnsubscribeScope | undefined,
-  isUndoable: boolean,
-): Page {
+/** @param left what the recipient has left already */
+function unsubscribePage(words: Words, origin: MailOrigin, left: UnsubscribeScope | undefined): Page {
   const { teamName, listNames } = origin;
   const { optOut } = words;
   const lists = namesOf(origin);
@@ -92,7 +87,7 @@ function unsubscribePage(
   const noMore = optOut.all(teamName);
   const cameBy = listNames.length > 0 ? [optOut.reason(lists, teamName)] : [];
   const all = { label: optOut.buttonAll(teamName), scope: "all" };
-  const undo = undoButtons(words, isUndoable);
+  const undo = undoButtons(words, origin);
   if (left === "all") return { title: optOut.already, paragraphs: [...cameBy, noMore], buttons: undo };
   if (listNames.length === 0) return { title, paragraphs: [noMore], buttons: [{ label: optOut.button, isMain: true }] };
   if (left === "lists") {
@@ -104,16 +99,16 @@ function unsubscribePage(
 }
 
 /** @param left the lists that were left; none when the recipient left all mail */
-function unsubscribedPage(words: Words, left: MailOrigin, isUndoable: boolean): Page {
+function unsubscribedPage(words: Words, left: MailOrigin): Page {
   const { done, all, some } = words.optOut;
   const noMore = left.listNames.length > 0 ? some(namesOf(left), left.teamName) : all(left.teamName);
-  return { title: done, paragraphs: [noMore], buttons: undoButtons(words, isUndoable) };
+  return { title: done, paragraphs: [noMore], buttons: undoButtons(words, left) };
 }
 
-function undonePage({ undo }: Words, { teamName, isBack, asked }: Undone): Page {
+function undonePage({ undo, confirmation }: Words, { teamName, isBack, asked }: Undone): Page {
   if (!isBack) return { title: undo.late, paragraphs: [undo.lateReason(teamName)] };
-  const paragraphs = asked.length > 0 ? [undo.asked(asked.join(", "))] : [undo.restored(teamName)];
-  return { title: undo.done, paragraphs };
+  if (asked.length > 0) return { title: confirmation.subject, paragraphs: [undo.asked(asked.join(", "))] };
+  return { title: undo.done, paragraphs: [undo.restored(teamName)] };
 }
 
 /** The values of the buttons, as they are posted. */
@@ -204,13 +199,11 @@ export function publicRouter({ orm, vault, images }: Pick<Deps, "orm" | "vault" 
   router.get("/u/:token", async (req: Request<{ token: string }>, res) => {
     const mail = await readMail("u", req, res);
     if (!mail) return refuse(res);
-    const em = orm.em.fork();
-    const origin = await readOrigin(em, mail);
+    const origin = await readOrigin(orm.em.fork(), mail);
     const words = wordsFor(res);
     if (!origin) return refuse(res);
     if (origin.isErased) return show(res, erasedPage(words, origin));
-    const { left } = origin;
-    show(res, unsubscribePage(words, origin, left, left !== undefined && (await isUndoable(em, mail))));
+    show(res, unsubscribePage(words, origin, origin.left));
   });
 
   router.post("/u/:token", form, async (req: Request<{ token: string }>, res) => {
@@ -227,8 +220,7 @@ export function publicRouter({ orm, vault, images }: Pick<Deps, "orm" | "vault" 
     const left = await patiently((em) => unsubscribe(em, vault, mail, source, scope));
     if (!left) return refuse(res);
     if (left.isErased) return show(res, erasedPage(words, left));
-    // No person sees the answer to a mail program.
-    show(res, unsubscribedPage(words, left, source === "link" && (await isUndoable(orm.em.fork(), mail))));
+    show(res, unsubscribedPage(words, left));
   });
 
   router.get("/t/:token", async (req: Request<{ token: string }>, res) => {

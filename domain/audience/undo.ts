@@ -15,31 +15,11 @@ import {
   originOf,
   readLeft,
   readMail,
+  readUndoable,
 } from "./unsubscribes.ts";
 
-/** For so long a link takes back the opt-out that it made. */
-const UNDO_MINUTES = 60;
-
-/**
- * SQL: when the link of a mail made opt-outs that it may take back. What one of them wrote has its time, to the millisecond. None
- * once the mail was reported: a complaint leaves the suppression of an opt-out as it is.
- */
-const undoableTimes = ({ sendId, seq }: MailRef) => sql`
-  select u.unsubscribed_at from send_recipients r join sends d on d.id = r.send_id
-  join unsubscribes u on u.team_id = d.team_id and u.environment = d.environment and u.campaign_id = d.resource_id
-    and u.email = r.email
-  where r.send_id = ${sendId} and r.seq = ${seq} and u.source in ('link', 'one_click')
-    and u.unsubscribed_at > clock_timestamp() - make_interval(mins => ${UNDO_MINUTES})
-    and not exists (select from mail_reports m where m.send_id = r.send_id and m.seq = r.seq)`;
-
-/** Whether the link of a mail has made an opt-out that it may take back. */
-export async function isUndoable(em: EntityManager, ref: MailRef): Promise<boolean> {
-  const { rows } = await sql`${undoableTimes(ref)} limit 1`.execute(kysely(em));
-  return rows.length > 0;
-}
-
 export interface Undone extends MailOrigin {
-  /** False where the recipient is opted out as before. */
+  /** False where the recipient is still opted out, or suppressed for another reason. */
   isBack: boolean;
   /** The lists that ask for a confirmation by mail. */
   asked: string[];
@@ -56,20 +36,24 @@ export async function undoUnsubscribe(em: EntityManager, vault: Vault, ref: Mail
   const origin = originOf(mail, []);
   if (origin.isErased) return { ...origin, isBack: false, asked: [] };
   await lockUnsubscribe(em, mail);
-  if (!(await isUndoable(em, ref))) return { ...origin, isBack: false, asked: [] };
-  const asked = await liftOptOuts(em, vault, mail, ref);
-  const isOwn = sql`s.created_at in (${undoableTimes(ref)})
-    and s.email in (select ${mail.email}::text union select p.email from ${mailedPerson(mail)})`;
-  await liftUnsubscribed(em, mail, isOwn);
-  return { ...origin, isBack: (await readLeft(em, mail)) === undefined, asked };
+  const times = await readUndoable(em, mail);
+  if (times.length === 0) return { ...origin, isBack: false, asked: [] };
+  const asked = await liftOptOuts(em, vault, mail, times);
+  const isOfPerson = sql`s.email in (select ${mail.email}::text union select p.email from ${mailedPerson(mail)})`;
+  await liftUnsubscribed(em, mail, sql`s.created_at = any(${times}::timestamptz[]) and ${isOfPerson}`);
+  const others = await sql`select from suppressions s where ${ofTenant(mail, "s")} and ${isOfPerson}`.execute(
+    kysely(em),
+  );
+  const isBack = others.rows.length === 0 && (await readLeft(em, mail)) === undefined;
+  return { ...origin, isBack, asked };
 }
 
-/** @returns the names of the lists that ask for a confirmation */
-async function liftOptOuts(em: EntityManager, vault: Vault, mail: MailedRow, ref: MailRef): Promise<string[]> {
-  const times = undoableTimes(ref);
-  await sql`delete from list_opt_outs o where ${ofTenant(mail, "o")} and o.unsubscribed_at in (${times})
+/** @param times of the opt-outs @returns the names of the lists that ask for a confirmation */
+async function liftOptOuts(em: EntityManager, vault: Vault, mail: MailedRow, times: string[]): Promise<string[]> {
+  const isOfThese = sql`unsubscribed_at = any(${times}::timestamptz[])`;
+  await sql`delete from list_opt_outs o where ${ofTenant(mail, "o")} and ${isOfThese}
     and o.address_hash = ${hashAddress(vault, mail, mail.email)}`.execute(kysely(em));
-  const isOwn = sql`${ofTenant(mail, "s")} and s.unsubscribed_at in (${times}) and s.subscriber_id in (
+  const isOwn = sql`${ofTenant(mail, "s")} and ${isOfThese} and s.subscriber_id in (
     select p.id from subscribers p where ${ofTenant(mail, "p")} and (p.id = ${mail.memberId} or p.email = ${mail.email}))`;
   // The person was not on these lists.
   await sql`delete from subscriptions s where ${isOwn} and s.created_at = s.unsubscribed_at

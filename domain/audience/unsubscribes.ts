@@ -15,7 +15,7 @@ import { suppress } from "./suppressions.ts";
 
 const REASON = "UNSUBSCRIBED";
 
-export interface MailedRow extends Tenant, StoredAddress, Pick<Look, "teamName" | "language"> {
+export interface MailedRow extends MailRef, Tenant, StoredAddress, Pick<Look, "teamName" | "language"> {
   resourceId: string;
   resourceType: ResourceType;
   memberId: string;
@@ -34,7 +34,7 @@ export const mailedPerson = (mail: MailedRow) => sql`
 /** The ledger knows its address even when the subscriber is gone or has another one. */
 export async function readMail(em: EntityManager, { sendId, seq }: MailRef): Promise<MailedRow | undefined> {
   const { rows } = await sql<MailedRow>`
-    select s.team_id as "teamId", s.environment, t.name as "teamName", t.language, s.resource_id as "resourceId",
+    select s.id as "sendId", r.seq, s.team_id as "teamId", s.environment, t.name as "teamName", t.language, s.resource_id as "resourceId",
       s.resource_type as "resourceType", r.member_id as "memberId", r.email, r.email_spelling as "emailSpelling",
       r.list_id as "listId", r.tracked
     from send_recipients r join sends s on s.id = r.send_id join teams t on t.id = s.team_id
@@ -56,12 +56,15 @@ export interface MailOrigin {
   /** The lists by which the mail came; none for a campaign. */
   listNames: string[];
   isErased: boolean;
+  /** The link may take back an opt-out that it made. */
+  isUndoable: boolean;
 }
 
-export const originOf = ({ teamName, email }: MailedRow, listNames: string[]): MailOrigin => ({
+export const originOf = ({ teamName, email }: MailedRow, listNames: string[], isUndoable = false): MailOrigin => ({
   teamName,
   listNames,
   isErased: isPlaceholder(email),
+  isUndoable,
 });
 
 /** The lists by which the mail came, or all mail of the team. */
@@ -74,7 +77,8 @@ export async function readOrigin(
 ): Promise<(MailOrigin & { left: UnsubscribeScope | undefined }) | undefined> {
   const mail = await readMail(em, ref);
   if (!mail) return undefined;
-  return { ...originOf(mail, await readListNames(em, mail)), left: await readLeft(em, mail) };
+  const left = await readLeft(em, mail);
+  return { ...originOf(mail, await readListNames(em, mail), left && (await isUndoable(em, mail))), left };
 }
 
 /** Undefined for a recipient who has left nothing. */
@@ -82,6 +86,26 @@ export async function readLeft(em: EntityManager, mail: MailedRow): Promise<Unsu
   const isLeft = async (scope: UnsubscribeScope) => ((await isUnsubscribed(em, mail, scope)) ? scope : undefined);
   return (await isLeft("all")) ?? (await isLeft("lists"));
 }
+
+/** For so long a link takes back the opt-outs that it made. */
+const UNDO_MINUTES = 60;
+
+/**
+ * When the link of a mail made opt-outs that it may take back, as Postgres writes instants: the rows that an opt-out wrote have
+ * its time, to the millisecond. None once the mail was reported: a complaint leaves the suppression of an opt-out as it is.
+ */
+export async function readUndoable(em: EntityManager, mail: MailedRow): Promise<string[]> {
+  const { rows } = await sql<{ at: string }>`
+    select u.unsubscribed_at as at from unsubscribes u
+    where ${ofTenant(mail, "u")} and u.campaign_id = ${mail.resourceId} and u.email = ${mail.email}
+      and u.source in ('link', 'one_click')
+      and u.unsubscribed_at > clock_timestamp() - make_interval(mins => ${UNDO_MINUTES})
+      and not exists (select from mail_reports m
+        where ${ofTenant(mail, "m")} and m.send_id = ${mail.sendId} and m.seq = ${mail.seq})`.execute(kysely(em));
+  return rows.map(({ at }) => at);
+}
+
+const isUndoable = async (em: EntityManager, mail: MailedRow) => (await readUndoable(em, mail)).length > 0;
 
 /** Of two clicks at once, the second waits here and then finds the row of the first. */
 export async function lockUnsubscribe(em: EntityManager, { resourceId, email }: MailedRow): Promise<void> {
@@ -105,8 +129,11 @@ export async function unsubscribe(
 ): Promise<MailOrigin | undefined> {
   const mail = await readMail(em, ref);
   if (!mail) return undefined;
+  // No person sees the answer to a program.
+  const answer = async (listNames: string[]) =>
+    originOf(mail, listNames, source === "link" && (await isUndoable(em, mail)));
   if (await isUnsubscribed(em, mail, scope)) {
-    return originOf(mail, scope === "lists" ? await readListNames(em, mail) : []);
+    return answer(scope === "lists" ? await readListNames(em, mail) : []);
   }
   await lockUnsubscribe(em, mail);
   let changes = cameByList(mail) ? await optOutOfLists(em, vault, mail) : 0;
@@ -119,7 +146,7 @@ export async function unsubscribe(
     changes += (await suppress(em, mail, addresses, REASON)).added.length;
   }
   await record(em, mail, source, changes > 0);
-  return originOf(mail, listNames);
+  return answer(listNames);
 }
 
 /**

@@ -43,7 +43,7 @@ function contrast(one: string, other: string): number {
 
 function colourOf(style: string, selector: string, property: string): string {
   const rule = new RegExp(`(?:^|})\\s*${selector} \\{([^}]*)\\}`).exec(style)?.[1] ?? "";
-  const value = new RegExp(`(?:^|[;\\s])${property}:[^;]*?(#[0-9a-f]{3,6})\\b`).exec(rule)?.[1];
+  const value = new RegExp(`(?:^|[;\\s])${property}:[^;]*?(#[0-9a-f]{3,6})\\b`, "i").exec(rule)?.[1];
   return value ?? assert.fail(`${selector} has no ${property}`);
 }
 
@@ -52,7 +52,7 @@ export function assertAccessible(html: string): void {
   const elements = elementsOf(html);
   const named = (...names: string[]) => elements.filter(({ name }) => names.includes(name));
   const [document] = named("html");
-  assert.equal(document?.attributes["lang"], "en");
+  assert.match(document?.attributes["lang"] ?? "", /^(?:en|de|fr|es)$/);
   const [title, ...titles] = named("title");
   const [heading, ...headings] = named("h1", "h2", "h3", "h4", "h5", "h6");
   assert.ok(title?.text.trim());
@@ -60,10 +60,10 @@ export function assertAccessible(html: string): void {
   assert.equal(named("main").length, 1);
   const inMain = elements.slice(elements.findIndex(({ name }) => name === "main"));
   assert.equal(inMain[1], heading, "the heading comes first");
-  assert.deepEqual(
-    named("script", "img", "iframe", "input", "a"),
-    [],
-    "nothing needs a script, a label or another page",
+  assert.deepEqual(named("script", "iframe", "input", "a"), [], "nothing needs a script, a label or another page");
+  assert.ok(
+    named("img").every(({ attributes }) => attributes["alt"]?.trim()),
+    "a logo has the team's name",
   );
   const zoom = named("meta").find(({ attributes }) => attributes["name"] === "viewport")?.attributes["content"] ?? "";
   assert.ok(!/maximum-scale|user-scalable/.test(zoom), "readers may zoom");
@@ -83,13 +83,20 @@ export function assertAccessible(html: string): void {
   }
   assert.ok(!elements.some(({ attributes }) => Object.keys(attributes).some((name) => name.startsWith("on"))));
 
+  assert.ok(buttons.filter(({ attributes }) => attributes["class"] === "main").length <= 1, "one main button");
+
   const style = named("style")[0]?.text ?? "";
-  const paper = colourOf(style, "main", "background");
-  const button = colourOf(style, "button", "background");
-  assert.ok(contrast(colourOf(style, "body", "color"), paper) >= 4.5, "text");
-  assert.ok(contrast(colourOf(style, "button", "color"), button) >= 4.5, "the text of a button");
-  assert.ok(contrast(button, paper) >= 3, "a button against the page");
-  const focus = colourOf(style, "button:focus-visible", "outline");
-  assert.ok(contrast(focus, paper) >= 3, "the focus against the page");
+  const dark = /prefers-color-scheme: dark\) \{([\s\S]*)\}/.exec(style)?.[1] ?? "";
+  const button = colourOf(style, "\\.main", "background");
+  assert.ok(contrast(colourOf(style, "\\.main", "color"), button) >= 4.5, "the text of the main button");
+  for (const [what, rules] of Object.entries({ light: style, dark })) {
+    const paper = colourOf(rules, "main", "background");
+    const ink = colourOf(rules, "body", "color");
+    assert.ok(contrast(ink, paper) >= 4.5, `text, and the focus that has its colour, in ${what}`);
+    assert.ok(contrast(ink, colourOf(rules, "body", "background")) >= 4.5, `the team's name in ${what}`);
+    assert.ok(contrast(colourOf(rules, "\\.main", "border-color"), paper) >= 3, `the main button in ${what}`);
+    assert.ok(contrast(colourOf(style, "button", "border"), paper) >= 3, `another button in ${what}`);
+    assert.ok(contrast(colourOf(style, "\\.main:focus-visible", "outline-color"), paper) >= 3, `the focus in ${what}`);
+  }
   assert.ok(!/outline:\s*(?:0|none)/.test(style));
 }

@@ -549,7 +549,7 @@ describe("A person who signs up again after an opt-out", () => {
     const contact = (await made("/contacts", { email })).id;
     await signUp(list, id);
     const page = await (await post(await link())).text();
-    assert.match(page, /You get no mail yet: this address is on the do-not-mail list/);
+    assert.match(page, /You will not receive any emails yet: this address is on the do-not-mail list/);
     assert.doesNotMatch(page, /You are subscribed/);
     assert.deepEqual([await statusOf(list, id), await suppressionOf(email)], ["CONFIRMED", "UNSUBSCRIBED"]);
 

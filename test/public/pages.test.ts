@@ -57,9 +57,12 @@ describe("Pages for recipients", () => {
       const before = await snapshotTables(team.em, team.team.id);
       for (let i = 0; i < 3; i++) {
         const html = await assertPage(await fetch(linkTo(mail)), 200);
-        assert.match(html, /<form method="post"><button name="scope" value="lists">Leave One, Two<\/button>/);
+        assert.match(
+          html,
+          /<form method="post"><button name="scope" value="lists" class="main">Unsubscribe from One, Two<\/button>/,
+        );
         assert.ok(
-          html.includes(`<button name="scope" value="all">Unsubscribe from all mail of ${team.team.name}</button>`),
+          html.includes(`<button name="scope" value="all">Unsubscribe from all emails from ${team.team.name}</button>`),
         );
         assert.ok(
           !html.includes(mail.email),
@@ -86,8 +89,8 @@ describe("Pages for recipients", () => {
         .execute();
       for (const answer of [await fetch(linkTo(mail)), await post(linkTo(mail), "List-Unsubscribe=One-Click")]) {
         const html = await assertPage(answer, 200);
-        assert.ok(html.includes(`If newer mail of ${team.team.name} comes to you, use the link in that mail.`));
-        assert.ok(!/<form|You will get no more/.test(html));
+        assert.ok(html.includes(`If you receive newer emails from ${team.team.name}, please use the link in those.`));
+        assert.ok(!/<form|no longer receive/.test(html));
       }
     });
 
@@ -117,13 +120,13 @@ describe("Pages for recipients", () => {
       const other = (await client().post("/lists", { name: "Other" })).body.data.id;
       await client().post(`/lists/${other}/subscribers`, { subscriber_ids: [mail.subscriberId] });
       const html = await assertPage(await post(linkTo(mail), "scope=lists"), 200);
-      assert.ok(html.includes(`You will get no more mail of One, Two from ${team.team.name}`));
+      assert.ok(html.includes(`You will no longer receive One, Two from ${team.team.name}`));
       assert.deepEqual((await statusesOf(mail)).sort(), ["CONFIRMED", "UNSUBSCRIBED", "UNSUBSCRIBED"]);
       assert.equal((await suppressionOf(mail)).status, 404);
       const halfway = await assertPage(await fetch(linkTo(mail)), 200);
       assert.match(
         halfway,
-        /You have left the lists already[\s\S]*One, Two[\s\S]*<form method="post"><button name="scope" value="all">/,
+        /You are already unsubscribed[\s\S]*One, Two[\s\S]*<form method="post"><button name="scope" value="all" class="main">/,
       );
       assert.equal((await post(linkTo(mail), "scope=lists")).status, 200);
       assert.equal((await suppressionOf(mail)).status, 404, "a repetition is no wider");
@@ -135,7 +138,7 @@ describe("Pages for recipients", () => {
       assert.equal((await unsubscribesOf(mail)).length, 2, "the wider opt-out has a record of its own");
       const done = await assertPage(await fetch(linkTo(mail)), 200);
       assert.match(done, /You are already unsubscribed[\s\S]*One, Two/);
-      assert.ok(!done.includes("<form"));
+      assert.ok(!done.includes('value="all"'));
       await api(team.keys.cleanup).delete(`/suppressions/${id}`);
       assert.match(await assertPage(await fetch(linkTo(mail)), 200), /value="all"/);
       for (let n = 0; n < 2; n++) assert.equal((await post(linkTo(mail), "scope=all")).status, 200);
@@ -148,11 +151,32 @@ describe("Pages for recipients", () => {
       for (const id of listless.listIds) await client().delete(`/lists/${id}`);
       for (const mail of [gone, listless]) {
         const html = await assertPage(await fetch(linkTo(mail)), 200);
-        assert.match(html, /<form method="post"><button>Unsubscribe<\/button><\/form>/);
+        assert.match(html, /<form method="post"><button class="main">Unsubscribe<\/button><\/form>/);
         assert.equal((await post(linkTo(mail), "scope=lists")).status, 200);
         assert.equal((await suppressionOf(mail)).body.data.reason, "UNSUBSCRIBED");
         assert.equal((await unsubscribesOf(mail)).length, 1);
       }
+    });
+
+    it("takes an opt-out back by its button, which a mail program cannot press", async () => {
+      const mail = await mailLetter(team);
+      const undo = '<button name="scope" value="undo">I left by mistake</button>';
+      assert.ok(!(await assertPage(await post(linkTo(mail), `${ONE_CLICK}&scope=undo`), 200)).includes(undo));
+      assert.equal((await suppressionOf(mail)).status, 200);
+      for (const answer of [await fetch(linkTo(mail)), await post(linkTo(mail))]) {
+        assert.ok((await assertPage(answer, 200)).includes(undo));
+      }
+      for (let n = 0; n < 2; n++) {
+        assert.match(await assertPage(await post(linkTo(mail), "scope=undo"), 200), /Welcome back[\s\S]*as before/);
+      }
+      assert.deepEqual(await statusesOf(mail), ["CONFIRMED", "CONFIRMED"]);
+      assert.equal((await suppressionOf(mail)).status, 404);
+      assert.match(await assertPage(await fetch(linkTo(mail)), 200), /value="lists"[\s\S]*value="all"/);
+      await team.em.fork().execute("update unsubscribes set unsubscribed_at = unsubscribed_at - interval '61 minutes'");
+      await client().patch(`/lists/${mail.listIds[0]}/subscribers/${mail.subscriberId}`, { status: "UNSUBSCRIBED" });
+      await client().patch(`/lists/${mail.listIds[1]}/subscribers/${mail.subscriberId}`, { status: "UNSUBSCRIBED" });
+      assert.ok(!(await assertPage(await fetch(linkTo(mail)), 200)).includes(undo));
+      assert.match(await assertPage(await post(linkTo(mail), "scope=undo"), 200), /no longer be undone/);
     });
 
     for (const [what, body] of [

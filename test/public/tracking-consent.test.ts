@@ -164,7 +164,10 @@ describe("Consent to be tracked", () => {
     it("asks, and changes nothing when it is opened", async () => {
       const before = await snapshotTables(team.em, team.team.id);
       const html = await page(await fetch(`${link()}?scope=allow`));
-      assert.match(html, /May .* count when you open its mail[\s\S]*You have not answered yet\. They are not counted/);
+      assert.match(
+        html,
+        /May .* count when you open its emails[\s\S]*You have not answered yet\. Opens and clicks of this email are not counted/,
+      );
       assert.match(html, /value="allow">Allow<[\s\S]*value="deny">Do not allow</);
       await fetch(link(), { method: "HEAD" });
       assert.deepEqual(await snapshotTables(team.em, team.team.id), before);

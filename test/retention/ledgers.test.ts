@@ -120,7 +120,7 @@ describe("The ledger of a send that has ended", () => {
     await eventually(async () => (await responsesOf(sendId)) >= 2, { what: "the open and the click" });
 
     const link = unsubscribeUrl(team.vault, origin, mail);
-    assert.match(await (await fetch(link)).text(), /Leave One, Two/);
+    assert.match(await (await fetch(link)).text(), /Unsubscribe from One, Two/);
     const leave = async (body: string) => (await fetch(link, { method: "POST", body })).status;
     assert.equal(await leave("scope=lists"), 200);
     assert.equal(await reasonOf(team, mail.email), undefined);
