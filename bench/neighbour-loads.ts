@@ -192,7 +192,7 @@ export async function makeLoads(
     const { id } = (await owner.app.sequences.create.mutate({ body })).data;
     const params = { sequenceId: id };
     const step = { id: "a", wait_minutes: 1_440, subject: "x", body: "<p>x</p>" };
-    await owner.app.sequences.saveSteps.mutate({ params, body: { steps: [step] } });
+    await owner.app.sequences.saveStep.mutate({ params, body: { step } });
     await owner.app.sequences.start.mutate({ params, body: { include_members: true } });
     await owner.app.sequences.stop.mutate({ params });
     return id;

@@ -21,7 +21,7 @@ const POLICY = [
   "frame-ancestors 'self'",
 ].join(";");
 
-/** `GET /{newsletters|campaigns}/{id}`: the HTML of a mail, as a page for a frame. */
+/** `GET /{newsletters|campaigns}/{id}`: the HTML of a mail, or of that of a `step`, as a page for a frame. */
 export function mailPreview({ env, orm, vault, limits }: Deps): Router {
   const isSecure = env.PUBLIC_URL.startsWith("https:");
   const router = Router();
@@ -46,7 +46,8 @@ export function mailPreview({ env, orm, vault, limits }: Deps): Router {
       requireScope(access, scope);
       await takeTurn("heavy", access, res);
       const em = forTenant(orm.em, access.tenant);
-      return showPage(em, access.tenant, { type, id }, parameters.get("person") || undefined);
+      const stepId = parameters.get("step") || undefined;
+      return showPage(em, access.tenant, { type, id, stepId }, parameters.get("person") || undefined);
     });
     const policy = parameters.get("images") === "none" ? POLICY : `${POLICY};img-src http: https: data:`;
     res.set({ "Content-Security-Policy": policy, "X-Frame-Options": "SAMEORIGIN", "Cache-Control": "no-store" });

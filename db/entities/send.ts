@@ -85,7 +85,7 @@ export const NewsletterListSchema = defineEntity({
   },
 });
 
-/** Content of a newsletter or campaign, which goes with it, that a later one has replaced. */
+/** Content of a newsletter or campaign, or of a step of a sequence, that a later one has replaced. It goes with its draft. */
 export const DraftVersionSchema = defineEntity({
   name: "draft_versions",
   filters: tenantFilters,
@@ -94,6 +94,7 @@ export const DraftVersionSchema = defineEntity({
     id: code().primary(),
     ...tenancy,
     draftId: code(),
+    stepId: code().nullable(),
     subject: text("team").nullable(),
     preheader: text("team").nullable(),
     body: text("team").nullable(),

@@ -48,7 +48,7 @@ export const SequenceStepSchema = defineEntity({
   },
 });
 
-/** Its content never changes: a wave names the version that it mails. */
+/** Once its sequence was started, its content never changes: a wave names the version that it mails. */
 export const SequenceStepVersionSchema = defineEntity({
   name: "sequence_step_versions",
   indexes: [{ properties: ["campaignId"] }],
@@ -66,7 +66,10 @@ export const SequenceStepVersionSchema = defineEntity({
       .columnType("smallint[]")
       .default([]),
     subject: text("team"),
+    preheader: text("team").nullable(),
     body: text("team"),
+    /** The document that `body` is compiled from; null of HTML that was written as such. */
+    blocks: holding("team", p.json<unknown>()).nullable(),
     stopIf: holding("team", p.json<unknown>()).nullable(),
     skipIf: holding("team", p.json<unknown>()).nullable(),
     /** Mails that a server accepted, that were opened, and with a link that was followed: sums of `analytics_changes`. */
@@ -74,6 +77,8 @@ export const SequenceStepVersionSchema = defineEntity({
     opened: p.integer().default(0),
     clicked: p.integer().default(0),
     createdAt: instant().defaultRaw("now()"),
+    /** The member who saved it; null where it was no save in the console. */
+    writtenBy: code().nullable(),
   },
 });
 

@@ -9,6 +9,11 @@ export interface SendResource {
   id: string;
 }
 
+/** A mail that is shown or tested: of a newsletter or campaign, or of a step of a sequence. */
+export interface MailResource extends SendResource {
+  stepId?: string | undefined;
+}
+
 /** Whose rules decide who may be mailed. */
 export type MailingRules = ResourceType | "list_sequence";
 

@@ -2,26 +2,31 @@ import { isDeepStrictEqual } from "node:util";
 import { type RawBuilder, sql } from "kysely";
 import { z } from "zod";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
+import { isoInstant } from "../../db/sql.ts";
 import { limitStatements, PATIENT_MS } from "../../db/statements.ts";
 import { transaction } from "../../db/transaction.ts";
 import { readFields } from "../audience/contact-fields.ts";
 import { hasControlCharacter } from "../audience/rules.ts";
 import { matchingPeople } from "../audience/segments/segments.ts";
 import { type Edit, noteEdit } from "../edits.ts";
-import { ApiError } from "../errors.ts";
+import { ApiError, orNotFound } from "../errors.ts";
 import { newId } from "../ids.ts";
+import type { BlockSource } from "../mail/blocks/compile.ts";
 import { assertComposable, examineContent } from "../mail/examination.ts";
 import { UnsendableError } from "../mail/header.ts";
 import { describeProblem, TemplateError } from "../mail/template-problem.ts";
-import { MAX_BODY_BYTES, MAX_SUBJECT_LENGTH } from "../sends/drafts/drafts.ts";
+import { compileDocument } from "../sends/drafts/documents.ts";
+import { keepReplaced, MAX_BODY_BYTES, MAX_SUBJECT_LENGTH } from "../sends/drafts/drafts.ts";
 import { movePeople } from "./enrolments.ts";
 import { isWaiting, readSequence, type Sequence, wakeSequence, wrongState } from "./state.ts";
 
 const MAX_STEPS = 50;
 const MAX_WAIT_MINUTES = 365 * 24 * 60;
 
+export const stepId = z.string().regex(/^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$/, "has 1 to 64 letters, digits, - and _");
+
 const step = z.strictObject({
-  id: z.string().regex(/^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$/, "has 1 to 64 letters, digits, - and _"),
+  id: stepId,
   wait_minutes: z.int().min(0).max(MAX_WAIT_MINUTES),
   time_of_day: z
     .string()
@@ -45,17 +50,25 @@ const step = z.strictObject({
 });
 export type Step = z.infer<typeof step>;
 
+/** A step as it is stored: with the document that its `body` is compiled from, null for HTML that was written as such. */
+interface WrittenStep extends Step {
+  preheader: string | null;
+  blocks: unknown;
+}
+
 const refusal = (param: string, message: string) =>
   new ApiError("validation_failed", `${param}: ${message}`, { param });
 
+/** @param of the input: before the path of what is wrong in it */
+function parse<T>(schema: z.ZodType<T>, given: unknown, of: string): T {
+  const parsed = schema.safeParse(given);
+  if (parsed.success) return parsed.data;
+  const [{ path, message } = { path: [], message: "" }] = parsed.error.issues;
+  throw refusal(`${of}${z.core.toDotPath(path)}` || "step", `${message.replace(/^Invalid \w+: /, "")}.`);
+}
+
 function parseSteps(given: unknown): Step[] {
-  const parsed = z.array(step).min(1).max(MAX_STEPS).safeParse(given);
-  if (!parsed.success) {
-    const [{ path, message } = { path: [], message: "" }] = parsed.error.issues;
-    const at = z.core.toDotPath(path);
-    throw refusal(`steps${at}`, `${message.replace(/^Invalid \w+: /, "")}.`);
-  }
-  const steps = parsed.data;
+  const steps = parse(z.array(step).min(1).max(MAX_STEPS), given, "steps");
   const repeated = steps.findIndex(({ id }, i) => steps.findIndex((other) => other.id === id) < i);
   if (repeated >= 0) throw refusal(`steps[${repeated}].id`, "another step has this id.");
   return steps;
@@ -66,14 +79,34 @@ export const STEP_TIMES = sql`'id', s.step_id, 'wait_minutes', v.wait_minutes, '
   'send_days', v.send_days, 'subject', v.subject`;
 export const STEP_CONTENT = sql`'body', v.body, 'stop_if', v.stop_if, 'skip_if', v.skip_if`;
 
-/** Also removed ones, in their order. */
-async function readSteps(em: EntityManager, campaignId: string) {
-  const { rows } = await sql<{ id: string; versionId: string; isUsed: boolean; content: Step }>`
+interface SavedStep {
+  id: string;
+  versionId: string;
+  isUsed: boolean;
+  content: WrittenStep;
+  /** ISO 8601, and the member's id. */
+  writtenAt: string;
+  writtenBy: string | null;
+}
+
+/** Also removed ones, in their order. @param stepId of this one alone */
+async function readSteps(em: EntityManager, campaignId: string, stepId: string | null = null): Promise<SavedStep[]> {
+  const { rows } = await sql<SavedStep>`
     select s.step_id as id, v.id as "versionId", s.removed_at is null as "isUsed",
-      json_build_object(${STEP_TIMES}, ${STEP_CONTENT}) as content
+      json_build_object(${STEP_TIMES}, ${STEP_CONTENT}, 'preheader', v.preheader, 'blocks', v.blocks) as content,
+      ${isoInstant(sql`v.created_at`)} as "writtenAt", v.written_by as "writtenBy"
     from sequence_steps s join sequence_step_versions v on v.id = s.version_id
-    where s.campaign_id = ${campaignId} order by s.place`.execute(kysely(em));
+    where s.campaign_id = ${campaignId} and s.step_id = coalesce(${stepId}, s.step_id) order by s.place`.execute(
+    kysely(em),
+  );
   return rows;
+}
+
+/** One step as its writer sees it; null for one that is not, or no longer, in use. @throws {ApiError} `not_found` for the sequence */
+export async function readStep(em: EntityManager, tenant: Tenant, id: string, stepId: string) {
+  const { stepsUpdatedAt } = await readSequence(em, id, { tenant });
+  const [found] = await readSteps(em, id, stepId);
+  return { step: found?.isUsed ? found.content : null, stepsUpdatedAt };
 }
 
 /**
@@ -99,30 +132,30 @@ export async function peopleWho(
   return await matchingPeople(em, tenant, condition, { people, emails: among.emails, eventsOf: campaignId });
 }
 
-/** Content and conditions of one step can be used. @throws {ApiError} `validation_failed`, naming the part */
+/** Content and conditions of one step can be used. @param of before its parts @throws {ApiError} `validation_failed`, naming the part */
 async function checkStep(
   em: EntityManager,
   sequence: Sequence,
   { subject, body: html, ...conditions }: Step,
-  at: string,
+  of: string,
 ): Promise<void> {
   const { teamId, segmentId, fromEmail, fromName } = sequence;
   const fields = segmentId === null ? [] : (await readFields(em, sequence)).map(({ name }) => name);
   const [problem] = await examineContent(teamId, { subject, html }, fields);
   if (problem) {
-    throw refusal(`${at}.${problem.field === "html" ? "body" : "subject"}`, `${describeProblem(problem)}.`);
+    throw refusal(`${of}${problem.field === "html" ? "body" : "subject"}`, `${describeProblem(problem)}.`);
   }
   try {
     await assertComposable(teamId, { subject, html, fromEmail, fromName });
   } catch (error) {
     if (!(error instanceof TemplateError || error instanceof UnsendableError)) throw error;
-    throw refusal(at, `no message can be composed: ${error.message}.`);
+    throw refusal(`${of}body`, `no message can be composed: ${error.message}.`);
   }
   const none = sql`select null::text where false`;
   const among = { ids: none, emails: none };
   for (const name of ["stop_if", "skip_if"] as const) {
     await peopleWho(em, sequence, among, conditions[name]).catch((error) => {
-      throw error instanceof ApiError ? refusal(`${at}.${name}`, error.message) : error;
+      throw error instanceof ApiError ? refusal(`${of}${name}`, error.message) : error;
     });
   }
 }
@@ -141,29 +174,89 @@ function mergeOrder(saved: Iterable<string>, steps: readonly Step[]): string[] {
   return order;
 }
 
+interface StepsEdit {
+  /** Throws unless the caller may change what is mailed without another confirmation: all but a DRAFT. */
+  refuseRunning?: () => void;
+  /** The member's who saves them, and the `updated_at` of the steps that they have seen. */
+  edit?: Edit | null;
+}
+
+type Counts = Record<"steps" | "added" | "changed" | "removed", number>;
+
 /**
- * Gives a sequence its steps, also while it runs: a step that is left out is removed, and one that is changed gets a new
- * version. Those who wait, in no wave, wait for what follows the step that they have passed.
+ * Gives a sequence its steps, also while it runs: a step that is left out is removed, and one whose `body` is changed becomes HTML.
+ * Those who wait, in no wave, wait for what follows the step that they have passed.
  * @param em in no transaction, with the tenant's filter
  * @param given JSON: a list of steps
- * @param refuseRunning throws unless the caller may change what is mailed without another confirmation: all but a DRAFT
- * @param edit the member's who saves them, and the `updated_at` of the steps that they have seen
  * @returns the number of steps, and how many of them are new, changed, removed
  * @throws {ApiError} `not_found`; `validation_failed`, naming the part; `resource_state_invalid` for one that is STOPPED; as `noteEdit`
  */
-export async function saveSteps(
+export async function saveSteps(em: EntityManager, tenant: Tenant, id: string, given: unknown): Promise<Counts> {
+  const check = async (sequence: Sequence) => {
+    const steps = parseSteps(given);
+    for (const [i, each] of steps.entries()) await checkStep(em, sequence, each, `steps[${i}].`);
+    return steps;
+  };
+  return (await changeSteps(em, tenant, id, check, (_, steps) => steps)).counts;
+}
+
+/** Either is left out: `step.body`, or the document that it is compiled from. */
+interface OneStep {
+  step: unknown;
+  document: BlockSource | null;
+  /** The id of the step before it, if it is new; else it is the last one. */
+  after?: string | null | undefined;
+}
+
+/** Saves one step. @returns the new `updated_at` of the steps @throws {ApiError} as `saveSteps` and `compileDocument` */
+export async function saveStep(
   em: EntityManager,
   tenant: Tenant,
   id: string,
-  given: unknown,
-  refuseRunning: () => void = () => {},
-  edit: Edit | null = null,
-): Promise<{ steps: number; added: number; changed: number; removed: number }> {
+  { step: given, document, after }: OneStep,
+  options: StepsEdit,
+): Promise<string> {
+  const check = async (sequence: Sequence): Promise<WrittenStep> => {
+    const body = document && { body: await compileDocument(tenant, document) };
+    const content = parse(step, { ...(given as object), ...body }, "");
+    await checkStep(em, sequence, content, "");
+    return { ...content, preheader: document?.preheader || null, blocks: document?.blocks ?? null };
+  };
+  const insert = (used: readonly Step[], now: WrittenStep) => {
+    const isUsed = used.some((each) => each.id === now.id);
+    if (isUsed) return used.map((each) => (each.id === now.id ? now : each));
+    if (used.length >= MAX_STEPS) throw refusal("step", `a sequence has at most ${MAX_STEPS} steps.`);
+    const place = after === null ? 0 : used.findIndex((each) => each.id === after) + 1 || used.length;
+    return used.toSpliced(place, 0, now);
+  };
+  return (await changeSteps(em, tenant, id, check, insert, options)).updatedAt;
+}
+
+/** @returns the new `updated_at` of the steps @throws {ApiError} as `saveSteps`; `validation_failed` for the only step */
+export async function removeStep(em: EntityManager, tenant: Tenant, id: string, stepId: string, options: StepsEdit) {
+  const remove = (used: readonly Step[]) => {
+    const left = used.filter((each) => each.id !== stepId);
+    if (left.length === 0) throw refusal("step", "a sequence keeps at least one step.");
+    return left;
+  };
+  return (await changeSteps(em, tenant, id, async () => {}, remove, options)).updatedAt;
+}
+
+/**
+ * @param check before any lock: content waits for others of its team
+ * @param merge what is checked with the steps in use; a `body` that stays as it is keeps its blocks
+ */
+async function changeSteps<Checked>(
+  em: EntityManager,
+  tenant: Tenant,
+  id: string,
+  check: (sequence: Sequence) => Promise<Checked>,
+  merge: (used: readonly WrittenStep[], checked: Checked) => readonly (Step & Partial<WrittenStep>)[],
+  { refuseRunning = () => {}, edit = null }: StepsEdit = {},
+): Promise<{ counts: Counts; updatedAt: string }> {
   const sequence = await readSequence(em, id, { tenant });
   if (sequence.status !== "DRAFT") refuseRunning();
-  const steps = parseSteps(given);
-  // Before any lock: content waits for others of its team.
-  for (const [i, each] of steps.entries()) await checkStep(em, sequence, each, `steps[${i}]`);
+  const checked = await check(sequence);
   return transaction(em, async (tx) => {
     // An operator's command has more time by itself.
     if (edit) await limitStatements(tx, PATIENT_MS);
@@ -173,14 +266,25 @@ export async function saveSteps(
     if (status === "STOPPED") throw wrongState({ status });
     await noteEdit(tx, edit, { steps: true });
     const saved = new Map((await readSteps(tx, id)).map((each) => [each.id, each]));
+    const used = [...saved.values()].flatMap(({ isUsed, content }) => (isUsed ? [content] : []));
+    const steps = merge(used, checked);
     const counts = { steps: steps.length, added: 0, changed: 0, removed: 0 };
     for (const [place, stepId] of mergeOrder(saved.keys(), steps).entries()) {
       const before = saved.get(stepId);
-      const now = steps.find((each) => each.id === stepId);
+      const given = steps.find((each) => each.id === stepId);
+      const kept = given?.body === before?.content.body ? before?.content : undefined;
+      const now = given && { preheader: kept?.preheader ?? null, blocks: kept?.blocks ?? null, ...given };
       const isNew = now !== undefined && !isDeepStrictEqual(before?.content, now);
       if (isNew) counts[before ? "changed" : "added"]++;
       if (!now && before?.isUsed) counts.removed++;
-      const versionId = isNew ? await insertVersion(tx, id, now) : before?.versionId;
+      if (isNew && before) {
+        const content = { ...before.content, updatedAt: new Date(before.writtenAt), updatedBy: before.writtenBy };
+        await keepReplaced(tx, { ...content, id, stepId }, now, edit);
+      }
+      // No wave mails a DRAFT.
+      const versionId = isNew
+        ? await writeVersion(tx, id, now, edit, status === "DRAFT" ? before?.versionId : undefined)
+        : before?.versionId;
       await sql`
         insert into sequence_steps (campaign_id, step_id, place, version_id, removed_at)
         values (${id}, ${stepId}, ${place + 1}, ${versionId}, ${now ? null : sql`now()`})
@@ -195,23 +299,36 @@ export async function saveSteps(
       sql`select e.ctid as row, null as leaves, true as passes, e.passed_step_id as passed,
         coalesce(e.passed_at, e.entered_at) as since from sequence_enrolments e where ${isWaiting(id)}`,
     );
-    await sql`update sequences set updated_at = now(), updated_by = ${edit?.memberId ?? null}
-      where campaign_id = ${id} and ${ofTenant(tenant)}`.execute(kysely(tx));
+    await tx.flush();
+    const { rows } = await sql<{ updatedAt: string }>`
+      update sequences set updated_at = now(), updated_by = ${edit?.memberId ?? null}
+      where campaign_id = ${id} and ${ofTenant(tenant)} returning ${isoInstant(sql`updated_at`)} as "updatedAt"`.execute(
+      kysely(tx),
+    );
     // A DRAFT has no workflow.
     if (status !== "DRAFT") await wakeSequence(tx, id);
-    return counts;
+    return { counts, ...orNotFound(rows[0]) };
   });
 }
 
-async function insertVersion(em: EntityManager, campaignId: string, { id: stepId, ...content }: Step): Promise<string> {
-  const id = newId("stepVersion");
-  const [stopIf, skipIf] = [content.stop_if, content.skip_if].map(
-    (condition) => condition && JSON.stringify(condition),
-  );
-  const version = { ...content, stop_if: stopIf, skip_if: skipIf };
+/** @param id of the version that it replaces @returns the version's id */
+async function writeVersion(
+  em: EntityManager,
+  campaignId: string,
+  { id: stepId, ...content }: WrittenStep,
+  edit: Edit | null,
+  id: string = newId("stepVersion"),
+): Promise<string> {
+  const json = (value: unknown) => value && JSON.stringify(value);
+  const { stop_if, skip_if, blocks } = content;
+  const version = {
+    ...{ ...content, stop_if: json(stop_if), skip_if: json(skip_if), blocks: json(blocks) },
+    ...{ written_by: edit?.memberId ?? null, created_at: sql<string>`now()` },
+  };
   await kysely(em)
     .insertInto("sequence_step_versions")
     .values({ id, campaign_id: campaignId, step_id: stepId, ...version })
+    .onConflict((conflict) => conflict.column("id").doUpdateSet(version))
     .execute();
   return id;
 }

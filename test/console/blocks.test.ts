@@ -2,9 +2,11 @@ import assert from "node:assert/strict";
 import { TRPCClientError } from "@trpc/client";
 import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
+import { saveSteps } from "../../domain/sequences/steps.ts";
 import { api, codeOf } from "../support/api.ts";
 import { button, document, paragraph, tag } from "../support/blocks.ts";
-import { clientNamed, consoleClient, refusalCodeOf, signIn } from "../support/console.ts";
+import { clientAs, clientNamed, consoleClient, refusalCodeOf, signIn } from "../support/console.ts";
+import { tenantOf } from "../support/factories.ts";
 import { prune } from "../support/retention.ts";
 import {
   addSubscribers,
@@ -17,7 +19,7 @@ import {
   sendAndWait,
   tokenOf,
 } from "../support/sending.ts";
-import { makeSequence } from "../support/sequences.ts";
+import { makeSequence, step } from "../support/sequences.ts";
 
 type Client = Awaited<ReturnType<typeof consoleClient>>;
 
@@ -278,5 +280,82 @@ describe("A draft of blocks", () => {
       await refusalCodeOf(client.app.content.duplicate.mutate({ body: sequence })),
       "resource_state_invalid",
     );
+  });
+});
+
+describe("A step of blocks", () => {
+  let sender: Sender;
+  let ada: Client;
+  before(async () => {
+    sender = await makeSender({ recipients: 1 });
+    ada = await clientAs(sender, "OWNER");
+  });
+
+  const open = async (isStarted = false) => {
+    const params = { sequenceId: await makeSequence(sender, { steps: [step("a"), step("b")], isStarted }) };
+    const mail = { type: "campaign", id: params.sequenceId, step_id: "a" } as const;
+    const { id, wait_minutes, subject } = step("a");
+    /** @param text HTML, or a document */
+    const save = (text: string | object, more: object = {}) => {
+      const given = { id, wait_minutes, subject, ...(typeof text === "string" && { body: text }), ...more };
+      const blocks = typeof text === "string" ? null : { blocks: text as never, preheader: "Read on" };
+      return ada.app.sequences.saveStep.mutate({ params, body: { step: given, document: blocks } });
+    };
+    const show = async () =>
+      (await ada.app.sequences.step.query({ params, query: { step_id: id } })).data.step ?? assert.fail("no step");
+    const versions = async () => (await ada.app.content.versions.query({ query: mail })).data;
+    /** By a program. */
+    const write = (differences: object) =>
+      saveSteps(sender.em.fork(), tenantOf(sender), params.sequenceId, [step("a", differences), step("b")]);
+    const stored = async () => {
+      const { rows } = await sql`select from sequence_step_versions where campaign_id = ${params.sequenceId}`.execute(
+        kysely(sender.em),
+      );
+      return rows.length;
+    };
+    return { params, mail, save, show, versions, write, stored };
+  };
+
+  it("is mailed as it compiles, becomes HTML by a write of its body, and its blocks stay as a version", async () => {
+    const { mail, save, show, versions, write, stored } = await open();
+    const blocks = document(paragraph("Dear ", tag("first_name", "you")));
+    await save(blocks);
+    const compiled = await show();
+    assert.deepEqual([compiled.blocks, compiled.preheader], [blocks, "Read on"]);
+    assert.match(compiled.body, /Dear \{\{ first_name \| default: "you" \}\}/);
+    assert.match((await ada.app.content.preview.query({ query: mail })).data.text, /^Dear /);
+    // The writer's own saves of these minutes are one version, and a DRAFT has one row for each step.
+    for (const text of ["1", "2", "3"]) await save(document(paragraph(text)));
+    assert.deepEqual([(await versions()).length, await stored()], [1, 2]);
+
+    const { body } = await show();
+    await write({ body, wait_minutes: 5 });
+    assert.deepEqual([(await show()).blocks, (await show()).wait_minutes], [document(paragraph("3")), 5]);
+    await write({ body: "<p>HTML</p>" });
+    assert.deepEqual([(await show()).blocks, (await show()).preheader], [null, null]);
+    const [last] = await versions();
+    assert.deepEqual([last?.has_blocks, last?.by], [true, sender.owner.name]);
+    const query = { ...mail, version_id: last?.id ?? "" };
+    assert.deepEqual((await ada.app.content.version.query({ query })).data.blocks, document(paragraph("3")));
+    const ofOther = ada.app.content.version.query({ query: { ...query, step_id: "b" } });
+    assert.equal(await refusalCodeOf(ofOther), "not_found");
+  });
+
+  it("of a running sequence is mailed as saved, also where it is a test, and keeps what waves have mailed", async () => {
+    const { params, mail, save, stored } = await open(true);
+    await save(document(paragraph("Now")), { stop_if: { not: { event: "clicked" } } });
+    assert.equal(await stored(), 3);
+    const test = { ...mail, member_ids: [sender.owner.id] };
+    const [outcome] = (await ada.app.content.sendTest.mutate({ body: test })).data;
+    assert.deepEqual([outcome?.outcome, outcome?.reason], ["sent", "accepted"]);
+    const checked = async (query = mail) => (await ada.app.content.check.query({ query })).data.warnings;
+    const kinds = async (query = mail) => (await checked(query)).map(({ kind }) => kind);
+    assert.deepEqual(await kinds(), ["condition_without_tracking"]);
+    assert.deepEqual(await kinds({ ...mail, step_id: "b" } as never), []);
+    await save("<p>{{ list_name }}</p>", { stop_if: { event: "clicked", resource: params.sequenceId } });
+    assert.deepEqual(await kinds(), []);
+    const { text } = (await ada.app.content.preview.query({ query: mail })).data;
+    assert.match(text, /^Readers/);
+    assert.equal(await refusalCodeOf(ada.app.content.preview.query({ query: { ...mail, step_id: "c" } })), "not_found");
   });
 });

@@ -64,6 +64,7 @@ const subject: fc.Arbitrary<PlanSubject> = fc.record({
   teamId: fc.string(),
   environment: fc.constantFrom("LIVE" as const, "TEST" as const),
   resource: fc.record({ type: fc.constantFrom("newsletter" as const, "campaign" as const), id: fc.string() }),
+  rules: fc.constant("campaign" as const),
   subject: fc.option(fc.string()),
   body: fc.option(fc.string()),
   fromAddresses: fc.uniqueArray(fc.string()),

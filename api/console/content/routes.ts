@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { BROADCAST_STATUSES, RESOURCE_TYPES } from "../../../db/entities/send.ts";
+import { BROADCAST_STATUSES, RESOURCE_TYPES, type ResourceType } from "../../../db/entities/send.ts";
 import { Team, type TrackingMode } from "../../../db/entities/team.ts";
 import { JsonText } from "../../../db/json.ts";
 import { transaction } from "../../../db/transaction.ts";
@@ -31,6 +31,7 @@ import { ACTIVITIES } from "../../../domain/sends/ledger/activity.ts";
 import { pageRecipients } from "../../../domain/sends/ledger/recipients.ts";
 import { allowTestMail, MAX_TEST_RECIPIENTS } from "../../../domain/sends/plan/test-mail.ts";
 import { sendScope } from "../../../domain/sends/resource.ts";
+import { stepId } from "../../../domain/sequences/steps.ts";
 import { idParam, router } from "../../rest/route.ts";
 import { Turns } from "../../rest/turns.ts";
 import { linkOfClicks } from "../../sends/recipients.ts";
@@ -42,12 +43,18 @@ import { runTestMail } from "./test-mail.ts";
 const type = z.enum(RESOURCE_TYPES);
 const one = { type, id: idParam };
 const ofOne = z.strictObject({ query: z.strictObject(one) });
+/** A draft, or a step of a sequence. */
+const ofMail = { ...one, step_id: stepId.optional() };
+const ofOneMail = z.strictObject({ query: z.strictObject(ofMail) });
+const mailOf = ({ type, id, step_id }: { type: ResourceType; id: string; step_id?: string | undefined }) => ({
+  ...{ type, id, stepId: step_id },
+});
 const newsletterList = z.strictObject({ newsletter_id: idParam, list_id: idParam });
 const MAX_PREHEADER_LENGTH = 500;
 /** ISO weekdays. */
 const sendDays = z.array(z.int().min(1).max(7)).max(7);
 
-const written = {
+export const written = {
   subject: contentFields().subject.optional(),
   preheader: z.string().max(MAX_PREHEADER_LENGTH).nullable(),
   blocks: blockDocument,
@@ -129,15 +136,23 @@ const saveBlocks = consoleMutation(
 );
 
 /** Those of the last 30 days without their content, the newest first. */
-const versions = consoleQuery({ role: "VIEWER", input: ofOne }, async ({ ctx, input: { query } }) => {
-  await readBroadcast(ctx.em, BROADCASTS[query.type], query.id);
-  return listVersions(ctx.em, ctx.tenant, query.id);
-});
+const versions = consoleQuery(
+  { role: "VIEWER", input: ofOneMail },
+  async ({ ctx, input: { query } }) => {
+    await readBroadcast(ctx.em, BROADCASTS[query.type], query.id);
+    return listVersions(ctx.em, ctx.tenant, query.id, query.step_id);
+  },
+);
 
 const version = consoleQuery(
-  { role: "VIEWER", isHeavy: true, input: z.strictObject({ query: z.strictObject({ ...one, version_id: idParam }) }) },
+  {
+    role: "VIEWER",
+    isHeavy: true,
+    input: z.strictObject({ query: z.strictObject({ ...ofMail, version_id: idParam }) }),
+  },
   async ({ ctx, input: { query } }) => {
-    const { subject, preheader, blocks, body, writtenAt } = await readVersion(ctx.em, query.id, query.version_id);
+    const found = await readVersion(ctx.em, query.id, query.version_id, query.step_id);
+    const { subject, preheader, blocks, body, writtenAt } = found;
     return { subject, preheader, blocks, body, at: writtenAt.toISOString() };
   },
 );
@@ -180,37 +195,37 @@ const accounts = consoleMutation(
 const preview = consoleQuery(
   {
     role: "VIEWER",
-    input: z.strictObject({ query: z.strictObject({ ...one, person: z.string().max(320).optional() }) }),
+    input: z.strictObject({ query: z.strictObject({ ...ofMail, person: z.string().max(320).optional() }) }),
   },
   async ({ ctx, input: { query } }) => {
-    const { html: _, to, isSample, ...mail } = await showDraft(ctx.em, ctx.tenant, query, query.person);
+    const { html: _, to, isSample, ...mail } = await showDraft(ctx.em, ctx.tenant, mailOf(query), query.person);
     const name = [to.firstName, to.lastName].filter(Boolean).join(" ");
     return { ...mail, to: { name, address: to.email }, is_sample: isSample };
   },
 );
 
-const startsWith = z.strictObject({ ...one, starts_with: z.string().min(1).max(MAX_ADDRESS_LENGTH) });
+const startsWith = z.strictObject({ ...ofMail, starts_with: z.string().min(1).max(MAX_ADDRESS_LENGTH) });
 
 /** People whom a draft targets, by the beginning of an address or name: the mail can be shown as theirs. */
 const people = consoleQuery(
   { role: "VIEWER", isHeavy: true, input: z.strictObject({ query: startsWith }) },
-  ({ ctx, input: { query } }) => searchTargets(ctx.em, ctx.tenant, query, query.starts_with),
+  ({ ctx, input: { query } }) => searchTargets(ctx.em, ctx.tenant, mailOf(query), query.starts_with),
 );
 
 /** Before a send: for what it is refused, what could be better, and how many people lack a value. */
-const check = consoleQuery({ role: "VIEWER", isHeavy: true, input: ofOne }, ({ ctx, input: { query } }) =>
-  checkDraft(ctx.em, ctx.tenant, query),
+const check = consoleQuery({ role: "VIEWER", isHeavy: true, input: ofOneMail }, ({ ctx, input: { query } }) =>
+  checkDraft(ctx.em, ctx.tenant, mailOf(query)),
 );
 
 /** Of a team in this process. */
 const LINK_CHECKS = new Turns(1);
 
 /** Asks the links of a draft: servers that are slow hold up the next check of links of the team, and nothing else. */
-const links = consoleQuery({ role: "VIEWER", input: ofOne }, ({ ctx, input: { query } }) => {
+const links = consoleQuery({ role: "VIEWER", input: ofOneMail }, ({ ctx, input: { query } }) => {
   const { em, tenant, answering, probeUrl: probe, env } = ctx;
   const gone = new AbortController();
   answering.once("close", () => gone.abort());
-  const check = () => checkDraftLinks(em, tenant, query, { probe, ownUrl: env.PUBLIC_URL, signal: gone.signal });
+  const check = () => checkDraftLinks(em, tenant, mailOf(query), { probe, ownUrl: env.PUBLIC_URL, signal: gone.signal });
   return LINK_CHECKS.during(tenant.teamId, answering, check);
 });
 
@@ -265,11 +280,11 @@ const sendTest = consoleMutation(
   {
     role: "ADMIN",
     ownCommit: true,
-    input: bodyOf(z.strictObject({ ...one, member_ids: z.array(idParam).min(1).max(MAX_TEST_RECIPIENTS) })),
+    input: bodyOf(z.strictObject({ ...ofMail, member_ids: z.array(idParam).min(1).max(MAX_TEST_RECIPIENTS) })),
   },
   async ({ ctx, input: { body } }) => {
     const { access, tenant, vault, temporal } = ctx;
-    const resource = { type: body.type, id: body.id };
+    const resource = mailOf(body);
     const { id } = await keyOfSessions(ctx.em, vault, tenant, access.caller.memberId);
     const { caller: key } = await readAccess(ctx.em, tenant, id, sendScope(resource));
     const test = { ...tenant, resource, memberIds: [...new Set(body.member_ids)] };

@@ -26,10 +26,11 @@ import {
   stopSequence,
 } from "../../../domain/sequences/sequences.ts";
 import { pauseSequence, readSequence, type Sequence } from "../../../domain/sequences/state.ts";
-import { saveSteps } from "../../../domain/sequences/steps.ts";
+import { readStep, removeStep, saveStep, stepId } from "../../../domain/sequences/steps.ts";
 import type { RequestContext } from "../../context.ts";
 import { address, name } from "../../fields.ts";
 import { idParam, idParamOf, router } from "../../rest/route.ts";
+import { written } from "../content/routes.ts";
 import { consoleMutation, consoleQuery } from "../procedure.ts";
 
 const PAGE = 100;
@@ -61,6 +62,9 @@ const isErrorCode = (text: string): text is ErrorCode => Object.hasOwn(ERRORS, t
 /** The key by which the member's sessions send. */
 const ownKey = async ({ em, vault, tenant, access }: RequestContext): Promise<string> =>
   (await keyOfSessions(em, vault, tenant, access.caller.memberId)).id;
+
+/** Steps of one that was started are mailed without another confirmation: they take who may send. */
+const asEditor = ({ access, edit }: RequestContext) => ({ refuseRunning: () => requireRole(access, "ADMIN"), edit });
 
 export const sequencesRouter = router({
   page: consoleQuery(
@@ -99,6 +103,7 @@ export const sequencesRouter = router({
       segment_name: shown.segmentName,
       from_email: shown.fromEmail,
       from_name: shown.fromName,
+      tracking: shown.tracking,
       merge_tags: mergeTags(shown.listId !== null, shown.segmentId === null ? [] : await readFields(em, tenant)),
       are_members_noted: shown.areMembersNoted,
       people: shown.people,
@@ -175,13 +180,38 @@ export const sequencesRouter = router({
     },
   ),
 
-  /** All steps at once. Those of one that was started are mailed without another confirmation: they take who may send. */
-  saveSteps: consoleMutation(
-    { role: "EDITOR", input: ofSequenceWith(z.strictObject({ steps: z.array(z.unknown()) })), ownCommit: true },
-    async ({ ctx, input }) => {
-      const refuseRunning = () => requireRole(ctx.access, "ADMIN");
-      return saveSteps(ctx.em, ctx.tenant, input.params.sequenceId, input.body.steps, refuseRunning, ctx.edit);
+  /** One step as its writer sees it; null for one that there is not. */
+  step: consoleQuery(
+    { role: "VIEWER", isHeavy: true, input: z.strictObject({ params, query: z.strictObject({ step_id: stepId }) }) },
+    async ({ ctx, input: { params, query } }) => {
+      const { step, stepsUpdatedAt } = await readStep(ctx.em, ctx.tenant, params.sequenceId, query.step_id);
+      return { step, updated_at: stepsUpdatedAt };
     },
+  ),
+
+  saveStep: consoleMutation(
+    {
+      role: "EDITOR",
+      input: ofSequenceWith(
+        z.strictObject({
+          step: z.record(z.string(), z.unknown()),
+          /** In place of the step's `body`. */
+          document: z.strictObject(written).omit({ subject: true }).nullable().default(null),
+          after: stepId.nullable().optional(),
+        }),
+      ),
+      ownCommit: true,
+    },
+    async ({ ctx, input: { params, body } }) => ({
+      updated_at: await saveStep(ctx.em, ctx.tenant, params.sequenceId, body, asEditor(ctx)),
+    }),
+  ),
+
+  removeStep: consoleMutation(
+    { role: "EDITOR", input: ofSequenceWith(z.strictObject({ step_id: stepId })), ownCommit: true },
+    async ({ ctx, input: { params, body } }) => ({
+      updated_at: await removeStep(ctx.em, ctx.tenant, params.sequenceId, body.step_id, asEditor(ctx)),
+    }),
   ),
 
   start: consoleMutation(

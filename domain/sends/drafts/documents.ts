@@ -12,8 +12,8 @@ import { readVersion } from "./versions.ts";
 /** A mail as its writer sees it; without a subject the draft's stays. */
 type WrittenDocument = BlockSource & { subject?: string | null | undefined };
 
-/** The HTML of a mail. @throws {ApiError} `validation_failed`; `rate_limit_exceeded` while too many others wait */
-async function compileDocument({ teamId }: Tenant, written: WrittenDocument): Promise<string> {
+/** The HTML of a draft, or of a step. @throws {ApiError} `validation_failed`; `rate_limit_exceeded` while too many others wait */
+export async function compileDocument({ teamId }: Tenant, written: BlockSource): Promise<string> {
   refuseCrowd(teamId);
   const source = { blocks: written.blocks, preheader: written.preheader, language: written.language };
   const html = await compileInThread(teamId, source).catch((error: unknown) => {

@@ -3,7 +3,7 @@ import type { ProbeUrl } from "../../../lib/fetch-text.ts";
 import { prepareInThread } from "../../mail/examination.ts";
 import { type CheckedLink, checkLinks, MAX_CHECKED_LINKS } from "../../mail/link-check.ts";
 import { TemplateError } from "../../mail/template-problem.ts";
-import type { SendResource } from "../resource.ts";
+import type { MailResource } from "../resource.ts";
 import { readDraft } from "./draft.ts";
 import { refuseCrowd, templateRefusal } from "./drafts.ts";
 
@@ -15,7 +15,7 @@ import { refuseCrowd, templateRefusal } from "./drafts.ts";
 export async function checkDraftLinks(
   em: EntityManager,
   tenant: Tenant,
-  resource: SendResource,
+  resource: MailResource,
   { probe, ownUrl, signal }: { probe: ProbeUrl; ownUrl: string; signal: AbortSignal },
 ): Promise<{ links: CheckedLink[]; left: number }> {
   const { body } = await readDraft(em, tenant, resource, { lock: false });

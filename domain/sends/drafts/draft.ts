@@ -8,12 +8,13 @@ import { readFields } from "../../audience/contact-fields.ts";
 import { orNotFound } from "../../errors.ts";
 import { draftTracking } from "../../tracking/modes.ts";
 import type { RefusalReason } from "../refusal.ts";
-import type { SendResource } from "../resource.ts";
+import type { MailingRules, MailResource, SendResource } from "../resource.ts";
 import { listIdsOf } from "./drafts.ts";
 
 /** The facts of a plan besides its members. */
 export interface PlanSubject extends Tenant {
   resource: SendResource;
+  rules: MailingRules;
   subject: string | null;
   body: string | null;
   /** Addresses in From: of a newsletter one, of a campaign one for each account. */
@@ -36,6 +37,8 @@ export interface Draft extends PlanSubject {
   /** A sequence of mails over time, which no send mails. */
   isDrip: boolean;
   accounts: readonly DraftAccount[];
+  /** A step of it has a condition on opens or clicks of its own mails. */
+  asksForHits: boolean;
   /** It names an account that is connected no longer. */
   isAccountGone: boolean;
   /** Why nothing can be composed for lack of a sender, and why it has no recipients; null where it has them. */
@@ -50,55 +53,83 @@ export interface DraftAccount {
 
 type DraftRow = Pick<
   Draft,
-  "status" | "subject" | "body" | "fromName" | "sendDays" | "timeZone" | "tracking" | "targetIds" | "isDrip"
+  | "status"
+  | "subject"
+  | "body"
+  | "fromName"
+  | "sendDays"
+  | "timeZone"
+  | "tracking"
+  | "targetIds"
+  | "isDrip"
+  | "rules"
+  | "asksForHits"
 > & {
   fromEmail: string | null;
   /** Of a campaign: one per attached account, in their order; nulls for one that is gone. */
   attached: { id: string | null; address: string | null; status: AccountStatus | null }[];
 };
 
-const OF_NEWSLETTER = sql`d.from_email as "fromEmail", false as "isDrip", '[]'::json as attached, ${listIdsOf("d")} as "targetIds"`;
+const OF_NEWSLETTER = sql`d.subject, d.body, d.from_email as "fromEmail", false as "isDrip", false as "asksForHits",
+  'newsletter' as rules, '[]'::json as attached, ${listIdsOf("d")} as "targetIds"`;
 
-const ofCampaign = (tenant: Tenant): RawBuilder<unknown> => sql`null as "fromEmail", d.is_drip as "isDrip",
+/** Events without a resource are those of the sequence's mails. */
+const OWN_HITS = sql.lit('$.** ? ((@.event == "opened" || @.event == "clicked") && !exists(@.resource))');
+const OF_STEP = sql`v.subject, v.body, q.from_email as "fromEmail", true as "isDrip", '[]'::json as attached,
+  jsonb_path_exists(jsonb_build_array(v.stop_if, v.skip_if), ${OWN_HITS}) as "asksForHits",
+  case when q.list_id is null then 'campaign' else 'list_sequence' end as rules,
+  array_remove(array[coalesce(q.list_id, q.segment_id)], null) as "targetIds"`;
+
+const ofCampaign = (
+  tenant: Tenant,
+): RawBuilder<unknown> => sql`d.subject, d.body, null as "fromEmail", d.is_drip as "isDrip",
+  false as "asksForHits", 'campaign' as rules,
   (select coalesce(json_agg(json_build_object('id', a.id, 'address', a.email, 'status', a.status) order by n), '[]')
     from unnest(d.account_ids) with ordinality as attached (id, n)
     left join email_accounts a on a.id = attached.id and ${ofTenant(tenant, "a")}) as attached,
   array_remove(array[d.segment_id], null) as "targetIds"`;
 
+const joinStep = (stepId: string): RawBuilder<unknown> => sql`join sequences q on q.campaign_id = d.id
+    join sequence_steps s on s.campaign_id = d.id and s.step_id = ${stepId} and s.removed_at is null
+    join sequence_step_versions v on v.id = s.version_id`;
+
 /**
+ * A draft, or a step of a sequence whatever its status.
  * @param options `lock` takes the row's lock, so that no edit is committed between the check and the arming
  * @throws {ApiError} `not_found`
  */
 export async function readDraft(
   em: EntityManager,
   { teamId, environment }: Tenant,
-  { type, id }: SendResource,
+  { type, id, stepId }: MailResource,
   { lock }: { lock: boolean },
 ): Promise<Draft> {
   const tenant = { teamId, environment };
   const isNewsletter = type === "newsletter";
+  // A step has its sequence's address as a newsletter has its own.
+  const hasAddress = isNewsletter || stepId !== undefined;
   const { rows } = await sql<DraftRow>`
-    select d.status, d.subject, d.body, d.from_name as "fromName", d.send_days::int[] as "sendDays", t.time_zone as "timeZone",
-      ${draftTracking("d")} as tracking, ${isNewsletter ? OF_NEWSLETTER : ofCampaign(tenant)}
-    from ${sql.table(`${type}s`)} d join teams t on t.id = d.team_id
+    select d.status, d.from_name as "fromName", d.send_days::int[] as "sendDays", t.time_zone as "timeZone",
+      ${draftTracking("d")} as tracking, ${isNewsletter ? OF_NEWSLETTER : stepId === undefined ? ofCampaign(tenant) : OF_STEP}
+    from ${sql.table(`${type}s`)} d join teams t on t.id = d.team_id ${stepId === undefined ? sql`` : joinStep(stepId)}
     where d.id = ${id} and ${ofTenant(tenant, "d")}
     ${lock ? sql`for update of d` : sql``}`.execute(kysely(em));
   const { attached, fromEmail, ...draft } = orNotFound(rows[0]);
   const picked = fromEmail === null ? null : await pickAccount(em, tenant, fromEmail);
   const connected = attached.filter((account): account is DraftAccount => account.id !== null);
-  const accounts = isNewsletter ? (picked ? [picked] : []) : connected;
+  const accounts = hasAddress ? (picked ? [picked] : []) : connected;
   const accountAddresses = accounts.map(({ address }) => address);
-  const newsletterFrom = fromEmail === null ? [] : [fromEmail];
-  const hasSender = isNewsletter ? fromEmail : attached.length > 0;
+  const ownFrom = fromEmail === null ? [] : [fromEmail];
+  const hasSender = hasAddress ? fromEmail : attached.length > 0;
   return {
     ...tenant,
     ...draft,
     resource: { type, id },
-    fromAddresses: isNewsletter ? newsletterFrom : accountAddresses,
+    fromAddresses: hasAddress ? ownFrom : accountAddresses,
     accountAddresses,
     accounts,
     isAccountGone: connected.length < attached.length,
-    fieldNames: isNewsletter ? [] : (await readFields(em, tenant)).map(({ name }) => name),
+    fieldNames: draft.rules !== "campaign" ? [] : (await readFields(em, tenant)).map(({ name }) => name),
     missing: {
       sender: hasSender ? null : isNewsletter ? "no_from_email" : "no_attached_account",
       targets: draft.targetIds.length > 0 ? null : isNewsletter ? "no_list" : "no_segment",

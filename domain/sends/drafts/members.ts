@@ -11,7 +11,7 @@ import type { PlanSubject } from "./draft.ts";
  * @throws {ApiError} `filter_unsupported` when a segment cannot be evaluated
  */
 export const planMembers = async (em: EntityManager, subject: PlanSubject): Promise<RawBuilder<unknown>> =>
-  subject.resource.type === "newsletter" ? selectSubscribers(subject) : await selectContacts(em, subject);
+  subject.rules === "campaign" ? await selectContacts(em, subject) : selectSubscribers(subject);
 
 /**
  * Subscribers of the targeted lists, each address once: permitted when confirmed on one of them, `list_id` the first

@@ -10,7 +10,7 @@ import { examineContent, showInThread } from "../../mail/examination.ts";
 import { mergeValuesOf, type ShownMessage } from "../../mail/message.ts";
 import { SAMPLE } from "../../mail/template.ts";
 import { type ContentField, describeProblem, TemplateError } from "../../mail/template-problem.ts";
-import type { SendResource } from "../resource.ts";
+import type { MailResource } from "../resource.ts";
 import { type Draft, readDraft } from "./draft.ts";
 import { refuseCrowd, templateRefusal } from "./drafts.ts";
 import { planMembers } from "./members.ts";
@@ -35,7 +35,7 @@ export const SAMPLES = ["sample", "nameless"] as const;
 
 /** With which it is sent all the same. */
 export interface DraftWarning {
-  kind: ContentWarning["kind"] | "no_fallback";
+  kind: ContentWarning["kind"] | "no_fallback" | "condition_without_tracking";
   message: string;
 }
 
@@ -51,13 +51,13 @@ interface ShownPerson {
 const LINKS = { unsubscribeUrl: "https://unsubscribe.invalid/", trackingUrl: "https://tracking.invalid/" };
 
 /**
- * Fills the mail of a draft, or of what was one, with the values of a person.
+ * Fills the mail of a draft, of what was one, or of a step, with the values of a person.
  * @param as one of `SAMPLES`, or the address of a subscriber, or of a contact for a campaign; the first that it targets unless given
  */
 async function fillDraft<Task extends "show" | "examine">(
   em: EntityManager,
   tenant: Tenant,
-  resource: SendResource,
+  resource: MailResource,
   as: string | undefined,
   task: Task,
 ) {
@@ -65,7 +65,7 @@ async function fillDraft<Task extends "show" | "examine">(
   const sample = SAMPLES.find((name) => name === as);
   const person = sample
     ? undefined
-    : await (resource.type === "newsletter" ? findSubscriber : findContact)(em, draft, as);
+    : await (draft.rules === "campaign" ? findContact : findSubscriber)(em, draft, as);
   if (!person && !sample && as !== undefined) {
     throw new ApiError("not_found", "No person of this team has that address.", { param: "person" });
   }
@@ -92,7 +92,7 @@ async function fillDraft<Task extends "show" | "examine">(
 export async function showDraft(
   em: EntityManager,
   tenant: Tenant,
-  resource: SendResource,
+  resource: MailResource,
   as: string | undefined,
 ): Promise<ShownDraft> {
   const { result, draft, to, isSample, readProblems } = await fillDraft(em, tenant, resource, as, "show");
@@ -100,27 +100,36 @@ export async function showDraft(
 }
 
 /** The HTML alone. @throws {ApiError} as `showDraft` */
-export const showPage = async (em: EntityManager, tenant: Tenant, resource: SendResource, as: string | undefined) =>
+export const showPage = async (em: EntityManager, tenant: Tenant, resource: MailResource, as: string | undefined) =>
   (await fillDraft(em, tenant, resource, as, "show")).result.html;
 
 /** Before a send: for what it is refused, and what could be better, also for those who lack a value. @throws {ApiError} as `showDraft` */
 export async function checkDraft(
   em: EntityManager,
   tenant: Tenant,
-  resource: SendResource,
+  resource: MailResource,
 ): Promise<{ problems: DraftProblem[]; warnings: DraftWarning[] }> {
   const { result, draft, readProblems } = await fillDraft(em, tenant, resource, undefined, "examine");
-  const warnings = [...(await warnOfGaps(em, draft, result.bareTags)), ...result.warnings.map(inWords)];
+  const warnings = [
+    ...(draft.asksForHits && draft.tracking === "OFF" ? [WITHOUT_TRACKING] : []),
+    ...(await warnOfGaps(em, draft, result.bareTags)),
+    ...result.warnings.map(inWords),
+  ];
   return { problems: await readProblems(), warnings };
 }
 
 /** The people whom a draft targets, as `searchRecords` finds them. @throws {ApiError} `not_found`; `filter_unsupported` */
-export async function searchTargets(em: EntityManager, tenant: Tenant, resource: SendResource, beginning: string) {
-  const { targetIds } = await readDraft(em, tenant, resource, { lock: false });
-  if (resource.type === "newsletter") return searchRecords(em, tenant, "subscribers", beginning, targetIds);
+export async function searchTargets(em: EntityManager, tenant: Tenant, resource: MailResource, beginning: string) {
+  const { targetIds, rules } = await readDraft(em, tenant, resource, { lock: false });
+  if (rules !== "campaign") return searchRecords(em, tenant, "subscribers", beginning, targetIds);
   const [segmentId] = targetIds;
   return segmentId === undefined ? [] : searchSegment(em, tenant, segmentId, beginning);
 }
+
+const WITHOUT_TRACKING: DraftWarning = {
+  kind: "condition_without_tracking",
+  message: "A condition asks for opens or clicks of this sequence, and they are not counted: no person meets it.",
+};
 
 /** Of each tag that prints nothing for some of the people who would be mailed. */
 async function warnOfGaps(em: EntityManager, draft: Draft, tags: readonly string[]): Promise<DraftWarning[]> {

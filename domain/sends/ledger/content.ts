@@ -12,7 +12,7 @@ import { providerHeaderOf } from "../../reports/providers.ts";
 import type { Vault } from "../../secrets/crypto.ts";
 import { domainOf, openKey, type SealedKey, signingKeys } from "../../sending-domains/keys.ts";
 import { mailToken, trackedUrls } from "../../tracking/links.ts";
-import type { SendResource } from "../resource.ts";
+import type { MailResource } from "../resource.ts";
 import type { AccountLimits } from "./account-capacity.ts";
 import type { OpenedDispatch } from "./lanes.ts";
 import type { StagedRecipient } from "./moves.ts";
@@ -30,25 +30,28 @@ interface LaneContent {
   accountFailed: boolean;
 }
 
-/** It does not change once the resource is scheduled, or the wave claimed. `fromEmail`: of a newsletter or sequence. */
+/** It does not change once the resource is scheduled, or the wave claimed. A step is that of a test mail. `fromEmail`: of a newsletter or sequence. */
 export async function readResourceContent(
   em: EntityManager,
   tenant: Tenant,
-  { type, id }: SendResource,
+  { type, id, stepId }: MailResource,
   sendId: string,
 ) {
   const { rows } = await sql<Record<"subject" | "body" | "from_email" | "from_name", string | null>>`
     select coalesce(v.subject, d.subject) as subject, coalesce(v.body, d.body) as body, d.from_name,
       ${type === "newsletter" ? sql`d.from_email` : sql`q.from_email`}
     from ${sql.table(`${type}s`)} d left join sequences q on q.campaign_id = d.id
-    left join sequence_step_versions v on v.id = (select step_version_id from sends where id = ${sendId} and ${ofTenant(tenant)})
+    left join sequence_step_versions v on v.id = coalesce(
+      (select version_id from sequence_steps where campaign_id = d.id and step_id = ${stepId ?? null}),
+      (select step_version_id from sends where id = ${sendId} and ${ofTenant(tenant)}))
     where d.id = ${id} and ${ofTenant(tenant, "d")}`.execute(kysely(em));
   const [row] = rows;
   if (!row) throw new Error(`the ${type} of a send is gone`);
   const { rows: lists } = await sql<{ id: string; name: string }>`
     select l.id, l.name from lists l where ${ofTenant(tenant, "l")} and l.id in (
       select list_id from newsletter_lists where newsletter_id = ${id}
-      union all select list_id from sends where id = ${sendId} and ${ofTenant(tenant)})`.execute(kysely(em));
+      union all select list_id from sends where id = ${sendId} and ${ofTenant(tenant)}
+      union all select list_id from sequences where campaign_id = ${id} and ${ofTenant(tenant)})`.execute(kysely(em));
   return {
     subject: row.subject ?? "",
     body: row.body ?? "",
@@ -58,7 +61,7 @@ export async function readResourceContent(
   };
 }
 
-type Lane = Pick<OpenedDispatch, "teamId" | "environment" | "resource" | "accountId" | "sendId">;
+type Lane = Pick<OpenedDispatch, "teamId" | "environment" | "accountId" | "sendId"> & { resource: MailResource };
 
 export async function readContent(em: EntityManager, dispatch: Lane): Promise<LaneContent> {
   const { resource, accountId } = dispatch;

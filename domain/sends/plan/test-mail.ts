@@ -2,17 +2,17 @@ import { sql } from "kysely";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../../db/orm.ts";
 import { ApiError } from "../../errors.ts";
 import { readDraft } from "../drafts/draft.ts";
-import type { SendResource } from "../resource.ts";
+import type { MailResource } from "../resource.ts";
 import { takeFromCap } from "./confirm.ts";
 import { assertDraft, assertKeyMaySend, assertSender, contentGates, type SendingKey, walkGates } from "./gates.ts";
 
 export const MAX_TEST_RECIPIENTS = 5;
 
-/** The mail of a draft to members of the team. It holds no address, so that it may stand in a workflow's history. */
+/** The mail of a draft, or of a step, to members of the team. It holds no address, so that it may stand in a workflow's history. */
 export interface TestMail extends Tenant {
   /** As of a send, which there is not: links in the mail and reports about it lead to no recipient. */
   testId: string;
-  resource: SendResource;
+  resource: MailResource;
   memberIds: readonly string[];
 }
 
@@ -57,7 +57,8 @@ export async function allowTestMail(em: EntityManager, test: Omit<TestMail, "tes
   if (recipients.length < test.memberIds.length) {
     throw new ApiError("not_found", "One of them is no member of the team.", { param });
   }
-  assertDraft(draft);
+  // A step is tested whatever the status of its sequence.
+  if (test.resource.stepId === undefined) assertDraft(draft);
   // A test goes to no list and no segment.
   await walkGates(contentGates(draft), ({ gate, refusal }) => {
     if (refusal && gate !== "targets") throw refusal;
