@@ -3,7 +3,7 @@ import { Navigate, useNavigate, useParams } from "@tanstack/react-router";
 import { useEffect, useState } from "react";
 import { Act } from "../parts/act.tsx";
 import { type Draft, STATES, useContent } from "../parts/draft/drafts.ts";
-import { Editor } from "../parts/draft/editor.tsx";
+import { DraftEditor } from "../parts/draft/editor.tsx";
 import { Preview } from "../parts/draft/preview.tsx";
 import { Targets } from "../parts/draft/targets.tsx";
 import { TestMail } from "../parts/draft/test-mail.tsx";
@@ -38,13 +38,24 @@ function Shown({ kind, draft }: { kind: Kind; draft: Draft }) {
   const { id, name, status, updated_at } = draft;
   const isDraft = status === "DRAFT";
   const { calls, params } = useCalls(kind, id);
+  const { restoreVersion } = useWorkspace().client.app.content;
+  const mail = { type: kind, id };
   return (
     <>
       <PageHead title={name}>
         <span>{STATES[status]}</span>
         {mayWrite && <Duplicate kind={kind} id={id} />}
-        {isDraft && <Versions kind={kind} draft={draft} />}
-        {maySend && isDraft && <TestMail kind={kind} id={id} />}
+        {isDraft && (
+          <Versions
+            mail={mail}
+            draft={draft}
+            mayWrite={mayWrite}
+            restore={(version) =>
+              restoreVersion.mutate({ body: { ...mail, version_id: version.id } }, { context: { began: draft } })
+            }
+          />
+        )}
+        {maySend && isDraft && <TestMail mail={mail} />}
         {mayWrite && isDraft && (
           <Remove
             title={`Delete this ${kind}`}
@@ -56,8 +67,8 @@ function Shown({ kind, draft }: { kind: Kind; draft: Draft }) {
       {isDraft && (
         <>
           <div className="draft">
-            <Editor kind={kind} draft={draft} onDirty={setDirty} />
-            <Preview kind={kind} id={id} version={updated_at} />
+            <DraftEditor kind={kind} draft={draft} onDirty={setDirty} />
+            <Preview mail={mail} version={updated_at} />
           </div>
           <Targets kind={kind} draft={draft} />
         </>
@@ -80,7 +91,7 @@ function Shown({ kind, draft }: { kind: Kind; draft: Draft }) {
       {!isDraft && (
         <details>
           <summary>The mail</summary>
-          <Preview kind={kind} id={id} version="sent" />
+          <Preview mail={mail} version="sent" />
         </details>
       )}
     </>

@@ -3,9 +3,9 @@ import { useState } from "react";
 import { Act } from "../parts/act.tsx";
 import { ChoiceFilter, SearchFilter, useFilters } from "../parts/filters.tsx";
 import { Inputs } from "../parts/form.tsx";
-import { choicesOf, Facts, Notice, PageHead, State, When } from "../parts/page.tsx";
+import { choicesOf, Facts, Notice, PageHead, Part, State, When } from "../parts/page.tsx";
 import { people } from "../parts/send/words.ts";
-import { SEQUENCE_STATES, StepsEditor, type StepsSave, stepsText, stepsVersion, whenText } from "../parts/sequence.tsx";
+import { conditionsText, newStepId, OpenStep, SEQUENCE_STATES, whenText } from "../parts/sequence.tsx";
 import { List, Table } from "../parts/table.tsx";
 import { useData, useRole, useWorkspace } from "../session.tsx";
 
@@ -100,7 +100,7 @@ export function OneSequence() {
   const params = { sequenceId };
   const { sequences } = client.app;
   const navigate = useNavigate();
-  const [{ edit }, setFilters] = useFilters();
+  const [{ step: open, after }, setFilters] = useFilters();
   const [notice, setNotice] = useState<string>();
   const [isAdmin, isEditor] = [useRole("ADMIN"), useRole("EDITOR")];
   const read = () => sequences.show.query({ params });
@@ -111,18 +111,13 @@ export function OneSequence() {
   const target = sequence.list_id ? `lists/${sequence.list_id}` : `segments/${sequence.segment_id}`;
   const isRunning = status === "ACTIVE" || status === "PAUSED";
   const mayEdit = status === "DRAFT" ? isEditor : isAdmin && isRunning;
-  const isEditing = mayEdit && (edit === "true" || steps.length === 0);
   const resume = async ({ due: choice, key }: Record<string, string>) => {
     const body = { ...(choice && { due: choice as "mail" }), with_own_key: key === "own" };
     const { data } = await sequences.resume.mutate({ params, body });
     setNotice(`Mailed now: ${data.due - data.spread}; within the hour: ${data.spread}; skipped: ${data.skipped}.`);
   };
-  const save: StepsSave = async (given, saveFrom) => {
-    const write = (options: object) => sequences.saveSteps.mutate({ params, body: { steps: given } }, options);
-    const { data } = await saveFrom({ steps: stepsText(given) }, write);
-    setNotice(`Saved: ${data.added} new, ${data.changed} changed, ${data.removed} removed.`);
-    setFilters({ edit: undefined });
-  };
+  const close = (options?: { ignoreBlocker: boolean }) => setFilters({ step: undefined, after: undefined }, options);
+  const write = (before?: string) => setFilters({ step: newStepId(), after: before });
   return (
     <>
       <PageHead title={sequence.name}>
@@ -192,11 +187,6 @@ export function OneSequence() {
               act={() => sequences.remove.mutate({ params }).then(() => navigate({ to: `${base}/sequences` }))}
             />
           )}
-        {mayEdit && steps.length > 0 && (
-          <button type="button" onClick={() => setFilters({ edit: isEditing ? undefined : "true" })}>
-            {isEditing ? "Close the steps" : "Edit the steps"}
-          </button>
-        )}
       </PageHead>
       <Notice>{notice}</Notice>
       <Facts
@@ -216,34 +206,45 @@ export function OneSequence() {
         ]}
       />
       <h2>Steps</h2>
-      {isEditing ? (
-        <StepsEditor
-          saved={steps}
-          tags={sequence.merge_tags}
-          edits={{
-            id: sequenceId,
-            record: stepsVersion(sequence),
-            read: async () => ({ data: stepsVersion((await read()).data) }),
-          }}
-          save={save}
-          onKept={() => setFilters({ edit: undefined })}
-        />
-      ) : (
-        <Table
-          caption="Steps"
-          empty="No step yet. An editor writes its mails."
-          rows={steps}
-          keyOf={({ id }) => id}
-          columns={[
-            { name: "Subject", cell: ({ subject }) => subject },
-            { name: "When", cell: whenText },
-            ...(["waiting", "sent", "opened", "clicked", "left"] as const).map((name) => ({
-              name: `${name[0]?.toUpperCase()}${name.slice(1)}`,
-              cell: (step: (typeof steps)[number]) => Number(step[name]).toLocaleString(),
-              isNumber: true,
-            })),
-          ]}
-        />
+      <Table
+        caption="Steps"
+        empty="No step yet. An editor writes its mails."
+        rows={steps}
+        keyOf={({ id }) => id}
+        columns={[
+          {
+            name: "Subject",
+            cell: ({ id, subject }) => (
+              <button
+                type="button"
+                className="plain"
+                aria-expanded={id === open}
+                onClick={() => setFilters({ step: id === open ? undefined : id, after: undefined })}
+              >
+                {subject}
+              </button>
+            ),
+          },
+          { name: "When", cell: whenText },
+          { name: "Conditions", cell: conditionsText },
+          ...(["waiting", "sent", "opened", "clicked", "left"] as const).map((name) => ({
+            name: `${name[0]?.toUpperCase()}${name.slice(1)}`,
+            cell: (step: (typeof steps)[number]) => Number(step[name]).toLocaleString(),
+            isNumber: true,
+          })),
+        ]}
+      />
+      {mayEdit && (
+        <div className="actions">
+          <button type="button" onClick={() => write()}>
+            {steps.length === 0 ? "New step" : "New step at the end"}
+          </button>
+        </div>
+      )}
+      {open && (mayEdit || steps.some(({ id }) => id === open)) && (
+        <Part key={open}>
+          <OpenStep sequence={sequence} stepId={open} after={after} mayEdit={mayEdit} onClose={close} onNew={write} />
+        </Part>
       )}
     </>
   );

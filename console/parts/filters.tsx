@@ -4,10 +4,13 @@ import { Select } from "./form.tsx";
 type Filters = Record<string, string | undefined>;
 
 /** The search parameters of the page's URL, and how to change some of them. */
-export function useFilters(): [Filters, (patch: Filters) => void] {
+export function useFilters(): [Filters, (patch: Filters, options?: { ignoreBlocker: boolean }) => void] {
   const search = useSearch({ strict: false }) as Filters;
   const navigate = useNavigate();
-  return [search, (patch) => void navigate({ to: ".", search: { ...search, ...patch }, replace: true })];
+  return [
+    search,
+    (patch, options) => void navigate({ to: ".", search: { ...search, ...patch }, replace: true, ...options }),
+  ];
 }
 
 /** The value of a filter, where it is one of the choices. */

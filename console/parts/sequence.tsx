@@ -1,8 +1,18 @@
 import { useState } from "react";
+import type { Client, DataOf } from "../api.ts";
+import { useData, useRole, useWorkspace } from "../session.tsx";
+import { Act } from "./act.tsx";
 import { Conditions } from "./audience/builder.tsx";
-import { type Condition, grouped, partsOf } from "./audience/conditions.ts";
-import { TagField } from "./draft/tag-field.tsx";
-import { Form, type FormProps, Inputs, Refused, type Save, type Values } from "./form.tsx";
+import { asksForHits, type Condition, grouped, partsOf } from "./audience/conditions.ts";
+import { blocksText, EMPTY } from "./draft/blocks/text.ts";
+import { isHtml } from "./draft/body.tsx";
+import type { Content, Mail, Place } from "./draft/drafts.ts";
+import { Editor, type InputOf } from "./draft/editor.tsx";
+import { Preview } from "./draft/preview.tsx";
+import { TestMail } from "./draft/test-mail.tsx";
+import { Versions } from "./draft/versions.tsx";
+import { Field, Refused } from "./form.tsx";
+import { Warnings } from "./send/check-send.tsx";
 
 /** The words of a status, and their colour. */
 export const SEQUENCE_STATES = {
@@ -12,26 +22,21 @@ export const SEQUENCE_STATES = {
   STOPPED: ["Stopped", "muted"],
 } as const;
 
-/** A step, as the service takes it. */
-export interface Step {
-  id: string;
-  wait_minutes: number;
-  time_of_day: string | null;
-  /** ISO weekdays; none is any day. */
-  send_days: number[];
-  subject: string;
-  body: string;
-  /** As of segments; none is met by no person. */
-  stop_if?: unknown;
-  skip_if?: unknown;
-}
+type Sequences = Client["app"]["sequences"];
+export type Sequence = DataOf<Sequences["show"]["query"]>;
+type Step = Omit<NonNullable<DataOf<Sequences["step"]["query"]>["step"]>, "id">;
 
 const DAYS = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
 const UNITS = { 1440: "days", 60: "hours", 1: "minutes" } as const;
 const unitOf = (minutes: number) => ([1_440, 60] as const).find((unit) => minutes % unit === 0) ?? 1;
+const CONDITIONS = { stop_if: "Leave the sequence if", skip_if: "Skip this step if" } as const;
 
 /** "3 days later at 09:30 on Mon, Fri". */
-export function whenText({ wait_minutes: wait, time_of_day: time, send_days }: Step): string {
+export function whenText({
+  wait_minutes: wait,
+  time_of_day: time,
+  send_days,
+}: Pick<Step, "wait_minutes" | "time_of_day" | "send_days">): string {
   const unit = unitOf(wait);
   const count = wait / unit;
   const later = `${count} ${count === 1 ? UNITS[unit].slice(0, -1) : UNITS[unit]} later`;
@@ -39,134 +44,217 @@ export function whenText({ wait_minutes: wait, time_of_day: time, send_days }: S
   return `${wait === 0 ? "At once" : later}${time ? ` at ${time}` : ""}${days && ` on ${days}`}`;
 }
 
-const TIME_INPUTS = [
-  ["wait_minutes", "Wait", { type: "number", min: 0, required: true }],
-  ["unit", "Unit", { choices: UNITS }],
-  ["time_of_day", "Time of day", { type: "time", hint: "Empty: any time." }],
-] as const;
-const CONDITIONS = { stop_if: "Leave the sequence if", skip_if: "Skip this step if" } as const;
+/** "Leave the sequence if …". */
+export const conditionsText = (step: Pick<Step, keyof typeof CONDITIONS>) =>
+  (["stop_if", "skip_if"] as const).flatMap((name) => (step[name] ? [`${CONDITIONS[name]} …`] : [])).join(" ");
 
-const timesOf = ({ wait_minutes: wait, time_of_day }: Step) => {
-  const unit = unitOf(wait);
-  return { time_of_day, unit, wait_minutes: wait / unit };
+export const newStepId = () => `step-${crypto.randomUUID().slice(0, 8)}`;
+/** In place of the id of the step before. */
+export const FIRST = "-";
+
+const NEW: Step = {
+  ...{ wait_minutes: 1_440, time_of_day: null, send_days: [], stop_if: null, skip_if: null },
+  ...{ subject: "", preheader: null, body: "", blocks: null },
 };
 
-/** Reads the inputs of a step. @param at of their names: `steps[0].` */
-function stepOf(id: string, at: string, values: Values): Step {
-  const text = (name: string) => values[`${at}${name}`] ?? "";
-  return {
-    id,
-    wait_minutes: Number(text("wait_minutes")) * Number(text("unit")),
-    time_of_day: text("time_of_day") || null,
-    send_days: DAYS.flatMap((_, i) => (text(`day${i + 1}`) ? [i + 1] : [])),
-    subject: text("subject"),
-    body: text("body"),
-    stop_if: JSON.parse(text("stop_if")),
-    skip_if: JSON.parse(text("skip_if")),
-  };
-}
-
-const newStep = (): Step => ({
-  id: `step-${crypto.randomUUID().slice(0, 8)}`,
-  ...{ wait_minutes: 1_440, time_of_day: null, send_days: [], subject: "", body: "", stop_if: null, skip_if: null },
+/** The fields of a step as texts, which the editor changes. */
+const textsOf = ({ wait_minutes, send_days, time_of_day, stop_if, skip_if, blocks, ...texts }: Step) => ({
+  ...{ ...texts, wait_minutes: String(wait_minutes), send_days: send_days.join(), time_of_day: time_of_day ?? "" },
+  ...{ stop_if: JSON.stringify(stop_if), skip_if: JSON.stringify(skip_if) },
+  blocks: blocks === null ? "" : blocksText(blocks),
 });
 
-/** Conditions as of a segment, which its form reads as JSON. Without any, no person meets them. */
-function ConditionInput({ first, label, name }: { first: unknown; label: string; name: string }) {
-  const [value, setValue] = useState<unknown>(first ?? { all: [] });
-  const isNone = value !== undefined && partsOf(grouped(value) as Condition).length === 0;
+const daysOf = (text: string) => text.split(",").filter(Boolean).map(Number);
+
+const stepOf = (content: Content) => ({
+  ...{ subject: content.subject, wait_minutes: Number(content["wait_minutes"]) },
+  ...{ time_of_day: content["time_of_day"] || null, send_days: daysOf(content["send_days"] ?? "") },
+  ...{ stop_if: JSON.parse(content["stop_if"] ?? ""), skip_if: JSON.parse(content["skip_if"] ?? "") },
+  ...(isHtml(content) && { body: content.body }),
+});
+
+const FIELDS = ["wait_minutes", "time_of_day", "send_days", "stop_if", "skip_if"] as const;
+
+interface StepProps {
+  sequence: Sequence;
+  stepId: string;
+  /** The step before one that is new; without it, that is the last one. */
+  after: string | undefined;
+  mayEdit: boolean;
+  onClose: (options?: { ignoreBlocker: boolean }) => void;
+  onNew: (after: string) => void;
+}
+
+/** One step: its editor, and its mail as a person would get it. */
+export function OpenStep({ sequence, stepId, after, mayEdit, onClose, onNew }: StepProps) {
+  const { sequences } = useWorkspace().client.app;
+  const { id, status, steps, merge_tags: tags } = sequence;
+  const params = { sequenceId: id };
+  const place: Place = {
+    ...{ queryKey: ["sequences", id, "steps", stepId], fields: FIELDS, isAutosaved: status === "DRAFT" },
+    read: async () => {
+      const { step, updated_at } = (await sequences.step.query({ params, query: { step_id: stepId } })).data;
+      return { data: { ...textsOf(step ?? NEW), id, updated_at } };
+    },
+    write: async (_, content, options) => {
+      const { preheader, blocks } = content;
+      const document = isHtml(content) ? null : { blocks: JSON.parse(blocks || EMPTY), preheader: preheader || null };
+      const step = { id: stepId, ...stepOf(content) };
+      const body = { step, document, after: after === FIRST ? null : after };
+      const { data } = await sequences.saveStep.mutate({ params, body }, options);
+      return { ...content, blocks: document ? blocks || EMPTY : "", ...data };
+    },
+  };
+  const step = useData(place.queryKey, place.read) as Content & { id: string; updated_at: string };
+  const number = steps.findIndex((each) => each.id === stepId) + 1;
+  const mail: Mail = { type: "campaign", id, step_id: stepId };
+  const maySend = useRole("ADMIN");
+  const title = number > 0 ? `Step ${number}` : "New step";
   return (
-    <details open={first != null}>
-      <summary>
-        {label} {isNone ? "– never" : "…"}
-      </summary>
-      <Conditions value={value} onChange={setValue} />
-      <input type="hidden" name={name} value={JSON.stringify(isNone ? null : (value ?? "no JSON"))} />
-      <Refused name={name} />
-      <p className="muted">“Any mail” is any mail of this sequence.</p>
-    </details>
+    <section className="stack" aria-label={title}>
+      <div className="head">
+        <h2>{title}</h2>
+        {number > 0 && (
+          <>
+            <Versions
+              mail={mail}
+              draft={step}
+              mayWrite={mayEdit}
+              restore={({ subject, preheader, body, blocks }) => {
+                const text = { subject: subject ?? "", preheader: preheader ?? "", body: body ?? "" };
+                const then = { ...text, blocks: blocks === null ? "" : blocksText(blocks) };
+                return place.write(then, { ...step, ...then }, { context: { began: step } });
+              }}
+            />
+            {maySend && <TestMail mail={mail} />}
+            {mayEdit && (
+              <>
+                <button type="button" onClick={() => onNew(steps[number - 2]?.id ?? FIRST)}>
+                  New step before it
+                </button>
+                <Act
+                  title={`Remove step ${number}`}
+                  kind="danger"
+                  isDisabled={steps.length === 1}
+                  note={
+                    steps.length === 1
+                      ? "A sequence keeps at least one step."
+                      : "Those who wait for it get the next one."
+                  }
+                  act={async () => {
+                    await sequences.removeStep.mutate({ params, body: { step_id: stepId } });
+                    onClose({ ignoreBlocker: true });
+                  }}
+                />
+              </>
+            )}
+          </>
+        )}
+        <button type="button" onClick={() => onClose()}>
+          Close
+        </button>
+      </div>
+      {mayEdit && status !== "DRAFT" && (
+        <p className="notice">
+          This sequence was started: what you save is mailed from then on. It does not save itself.
+        </p>
+      )}
+      <div className="draft">
+        {mayEdit && (
+          <Editor place={place} draft={step} tags={tags} mayWrite isSubjectRequired>
+            {(input) => <Settings input={input} isTracked={sequence.tracking !== "OFF"} />}
+          </Editor>
+        )}
+        {number > 0 && <Preview mail={mail} version={step.updated_at} />}
+      </div>
+      {number > 0 && <Warnings mail={mail} at={step.updated_at} />}
+    </section>
   );
 }
 
-/** All steps as one text. */
-export const stepsText = (steps: readonly Step[]) =>
-  steps
-    .map((step, i) => {
-      const conditions = (["stop_if", "skip_if"] as const).flatMap((name) =>
-        step[name] ? [`${CONDITIONS[name]} ${JSON.stringify(step[name])}`] : [],
-      );
-      return [`Step ${i + 1}: ${whenText(step)}`, `Subject: ${step.subject}`, step.body, ...conditions].join("\n");
-    })
-    .join("\n");
-
-/** The version of the steps of a sequence. */
-export const stepsVersion = ({ steps, steps_updated_at }: { steps: readonly Step[]; steps_updated_at: string }) => ({
-  updated_at: steps_updated_at,
-  steps: stepsText(steps),
-});
-
-export type StepsSave = (steps: Step[], save: Save) => Promise<unknown>;
-
-interface StepsEditorProps extends Pick<FormProps, "edits" | "onKept"> {
-  saved: readonly Step[];
-  tags: readonly string[];
-  save: StepsSave;
+/** When a step is mailed, and to whom it is not. */
+function Settings({ input, isTracked }: { input: InputOf; isTracked: boolean }) {
+  const [chosen, setUnit] = useState<number>();
+  const wait = input("wait_minutes");
+  const minutes = Number(wait.value);
+  const unit = chosen && minutes % chosen === 0 ? chosen : unitOf(minutes);
+  const { value, onChange } = input("send_days");
+  const days = daysOf(value);
+  const setWait = (count: string, of: number) => wait.onChange(String(Number(count) * of));
+  return (
+    <>
+      <div className="fields">
+        <Field
+          label="Wait"
+          type="number"
+          min={0}
+          required
+          {...wait}
+          value={String(minutes / unit)}
+          onChange={(count) => setWait(count, unit)}
+        />
+        <Field
+          label="Unit"
+          name="unit"
+          choices={UNITS}
+          value={String(unit)}
+          onChange={(next) => {
+            setUnit(Number(next));
+            setWait(String(minutes / unit), Number(next));
+          }}
+        />
+        <Field label="Time of day" type="time" hint="Empty: any time." {...input("time_of_day")} />
+      </div>
+      <fieldset className="actions">
+        <legend>Days, in your team's time zone; none means any day</legend>
+        {DAYS.map((name, i) => (
+          <label key={name}>
+            <input
+              type="checkbox"
+              checked={days.includes(i + 1)}
+              onChange={({ target }) =>
+                onChange([...days.filter((day) => day !== i + 1), ...(target.checked ? [i + 1] : [])].sort().join())
+              }
+            />{" "}
+            {name}
+          </label>
+        ))}
+      </fieldset>
+      {(["stop_if", "skip_if"] as const).map((name) => (
+        <ConditionInput key={name} label={CONDITIONS[name]} isTracked={isTracked} {...input(name)} />
+      ))}
+    </>
+  );
 }
 
-/** Edits all steps, and saves them at once. */
-export function StepsEditor({ saved, tags, save, edits, onKept }: StepsEditorProps) {
-  const [steps, setSteps] = useState(() => (saved.length > 0 ? saved : [newStep()]));
-  const insert = (at: number) => setSteps([...steps.slice(0, at), newStep(), ...steps.slice(at)]);
+type ConditionProps = ReturnType<InputOf> & { label: string; isTracked: boolean };
+/** Of a text that is no JSON: the service refuses it. */
+const UNREADABLE = "no JSON";
+
+/** Conditions as of a segment. Without any, no person meets them. */
+function ConditionInput({ label, name, value, onChange, isTracked }: ConditionProps) {
+  const [none, setNone] = useState<unknown>({ all: [] });
+  const [isOpen] = useState(value !== "null");
+  const given = JSON.parse(value);
+  const change = (next: unknown) => {
+    const isNone = next !== undefined && partsOf(grouped(next) as Condition).length === 0;
+    if (isNone) setNone(next);
+    onChange(JSON.stringify(isNone ? null : (next ?? UNREADABLE)));
+  };
   return (
-    <Form
-      submit="Save all steps"
-      isDisabled={steps.length === 0}
-      edits={edits}
-      onKept={onKept}
-      onSubmit={(values, _, saveFrom) => {
-        const given = steps.map(({ id }, i) => stepOf(id, `steps[${i}].`, values));
-        return save(given, saveFrom);
-      }}
-    >
-      {steps.map((step, i) => (
-        <fieldset key={step.id} className="card stack">
-          <legend>Step {i + 1}</legend>
-          <div className="filters">
-            <Inputs inputs={TIME_INPUTS} at={`steps[${i}].`} values={timesOf(step)} />
-          </div>
-          <TagField label="Subject" name={`steps[${i}].subject`} defaultValue={step.subject} tags={tags} />
-          <TagField label="HTML" name={`steps[${i}].body`} defaultValue={step.body} tags={tags} rows={8} />
-          {(["stop_if", "skip_if"] as const).map((name) => (
-            <ConditionInput key={name} label={CONDITIONS[name]} first={step[name]} name={`steps[${i}].${name}`} />
-          ))}
-          <fieldset className="actions">
-            <legend>Days, in your team's time zone; none means any day</legend>
-            {DAYS.map((name, day) => (
-              <label key={name}>
-                <input
-                  type="checkbox"
-                  name={`steps[${i}].day${day + 1}`}
-                  defaultChecked={step.send_days.includes(day + 1)}
-                />{" "}
-                {name}
-              </label>
-            ))}
-          </fieldset>
-          <div className="actions">
-            <button type="button" className="danger" onClick={() => setSteps(steps.filter((other) => other !== step))}>
-              Remove step {i + 1}
-            </button>
-            <button type="button" onClick={() => insert(i)}>
-              New step before step {i + 1}
-            </button>
-          </div>
-        </fieldset>
-      ))}
-      <div className="actions">
-        <button type="button" onClick={() => insert(steps.length)}>
-          New step at the end
-        </button>
-      </div>
-    </Form>
+    <details open={isOpen}>
+      <summary>
+        {label} {given === null ? "– never" : "…"}
+      </summary>
+      <Conditions value={given === UNREADABLE ? undefined : (given ?? none)} onChange={change} />
+      <Refused name={name} />
+      <p className="muted">“Any mail” is any mail of this sequence.</p>
+      {!isTracked && asksForHits(given) && (
+        <p className="notice">
+          Opens and clicks of this sequence are not counted: each person counts as one who did neither. Tracking is a
+          setting of your team.
+        </p>
+      )}
+    </details>
   );
 }

@@ -136,8 +136,9 @@ export interface ShownSequence extends SequenceProgress {
   due: number;
   /** Mails of unknown outcome, by step. */
   unknown: Record<string, number>;
-  /** ISO 8601: the last change of its campaign. */
+  /** ISO 8601: the last change of its campaign, and that of its steps. */
   updatedAt: string;
+  stepsUpdatedAt: string;
 }
 
 /** @throws {ApiError} `not_found` */
@@ -152,8 +153,8 @@ export async function showSequence(em: EntityManager, tenant: Tenant, id: string
         select v.step_id, sum(k.count)::int as count from sends s join sequence_step_versions v on v.id = s.step_version_id
         join send_counts k on k.send_id = s.id and k.state = 'UNKNOWN'
         where s.resource_id = c.id and ${ofTenant(tenant, "s")} group by v.step_id) u), '{}') as unknown,
-      ${isoInstant(sql`c.updated_at`)} as "updatedAt"
-    from campaigns c
+      ${isoInstant(sql`c.updated_at`)} as "updatedAt", ${isoInstant(sql`q.updated_at`)} as "stepsUpdatedAt"
+    from campaigns c join sequences q on q.campaign_id = c.id and ${ofTenant(tenant, "q")}
     left join lists l on l.id = ${progress.listId} and ${ofTenant(tenant, "l")}
     left join segments g on g.id = ${progress.segmentId} and ${ofTenant(tenant, "g")}
     where c.id = ${id} and ${ofTenant(tenant, "c")}`.execute(kysely(em));

@@ -2,7 +2,6 @@ import { type RawBuilder, sql } from "kysely";
 import type { BroadcastStatus } from "../../db/entities/send.ts";
 import type { TrackingMode } from "../../db/entities/team.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
-import { isoInstant } from "../../db/sql.ts";
 import { transaction } from "../../db/transaction.ts";
 import { ApiError, orNotFound } from "../errors.ts";
 import { PAUSE_REASONS } from "../sends/pause-reasons.ts";
@@ -42,8 +41,6 @@ export interface Sequence extends Tenant {
   /** When changed contacts were last looked at. */
   sweptAt: string | null;
   areMembersNoted: boolean;
-  /** ISO 8601: the last save of its steps. */
-  stepsUpdatedAt: string;
 }
 
 /** SQL: enrolments `e` that wait for a wave, and those whom one may claim. */
@@ -73,8 +70,7 @@ async function selectSequences(
       q.list_id as "listId", q.segment_id as "segmentId", q.from_email as "fromEmail", c.from_name as "fromName",
       q.api_key_id as "apiKeyId", q.wave, q.open_waves as "openWaves",
       coalesce(${nextWaveAt} <= clock_timestamp(), true) as "mayClaim", ${draftTracking("c")} as tracking,
-      q.include_members as "includeMembers", q.started_at as "startedAt", q.swept_at as "sweptAt", q.members_noted_at is not null as "areMembersNoted",
-      ${isoInstant(sql`q.updated_at`)} as "stepsUpdatedAt"
+      q.include_members as "includeMembers", q.started_at as "startedAt", q.swept_at as "sweptAt", q.members_noted_at is not null as "areMembersNoted"
     from sequences q join campaigns c on c.id = q.campaign_id join teams t on t.id = c.team_id
     where ${condition} ${ofOne} order by q.campaign_id ${locking}`.execute(kysely(em));
   return rows;

@@ -102,11 +102,17 @@ async function readSteps(em: EntityManager, campaignId: string, stepId: string |
   return rows;
 }
 
-/** One step as its writer sees it; null for one that is not, or no longer, in use. @throws {ApiError} `not_found` for the sequence */
+/**
+ * One step as its writer sees it; null for one that is not, or no longer, in use.
+ * @returns also the version of all steps, which is not newer than the step @throws {ApiError} `not_found` for the sequence
+ */
 export async function readStep(em: EntityManager, tenant: Tenant, id: string, stepId: string) {
-  const { stepsUpdatedAt } = await readSequence(em, id, { tenant });
+  const { rows } = await sql<{ updatedAt: string }>`
+    select ${isoInstant(sql`q.updated_at`)} as "updatedAt" from sequences q
+    where q.campaign_id = ${id} and ${ofTenant(tenant, "q")}`.execute(kysely(em));
+  const { updatedAt } = orNotFound(rows[0]);
   const [found] = await readSteps(em, id, stepId);
-  return { step: found?.isUsed ? found.content : null, stepsUpdatedAt };
+  return { step: found?.isUsed ? found.content : null, updatedAt };
 }
 
 /**

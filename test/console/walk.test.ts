@@ -310,7 +310,7 @@ describe("The console in a browser", function () {
     };
     const sequence = { name: "Welcome", list_id: listId, from_email: fromEmail };
     const params = { sequenceId: (await app.sequences.create.mutate({ body: sequence })).data.id };
-    const saveSteps = (subject: string) =>
+    const saveStep = (subject: string) =>
       app.sequences.saveStep.mutate({ params, body: { step: { id: "a", wait_minutes: 0, subject, body: "x" } } });
     await inPage({}, async (page) => {
       await enter(page, owner.id);
@@ -351,12 +351,12 @@ describe("The console in a browser", function () {
       const daysOf = async () => (await api.newsletters.drafts.retrieve.query(ofNewsletter)).data.send_days;
       await eventually(async () => (await daysOf()).join() === "1,2,5", { what: "own choices, one after the other" });
 
-      await saveSteps("First");
-      await open(`sequences/${params.sequenceId}?edit=true`);
+      await saveStep("First");
+      await open(`sequences/${params.sequenceId}?step=a`);
+      await subject.waitFor();
+      await saveStep("Second");
       await subject.fill("Mine");
-      await saveSteps("Second");
-      await press("Save all steps");
-      await question.getByText("Subject: Second").waitFor();
+      await question.getByText("Second", { exact: true }).waitFor();
       await press("Keep theirs");
       await page.getByRole("cell", { name: "Second" }).waitFor();
 

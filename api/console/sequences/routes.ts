@@ -184,8 +184,8 @@ export const sequencesRouter = router({
   step: consoleQuery(
     { role: "VIEWER", isHeavy: true, input: z.strictObject({ params, query: z.strictObject({ step_id: stepId }) }) },
     async ({ ctx, input: { params, query } }) => {
-      const { step, stepsUpdatedAt } = await readStep(ctx.em, ctx.tenant, params.sequenceId, query.step_id);
-      return { step, updated_at: stepsUpdatedAt };
+      const { step, updatedAt } = await readStep(ctx.em, ctx.tenant, params.sequenceId, query.step_id);
+      return { step, updated_at: updatedAt };
     },
   ),
 

@@ -11,6 +11,19 @@ export type Draft = DataOf<Drafts["retrieve"]["query"]> & {
   preheader: string;
 };
 
+/** A draft, or a step of a sequence, as procedures name it. */
+export interface Mail {
+  type: Kind;
+  id: string;
+  step_id?: string;
+}
+
+/** A draft, or a step with its sequence's id and the version of all steps. */
+export interface Written {
+  id: string;
+  updated_at: string;
+}
+
 /** The states in the words of the pages. */
 export const STATES: Readonly<Record<Draft["status"], string>> = {
   DRAFT: "Draft",
@@ -40,9 +53,22 @@ export function useSettings(kind: Kind, id: string) {
   return useData([`${kind}s`, id, "settings"], () => client.app.content.settings.query({ query: { type: kind, id } }));
 }
 
-/** The fields of a draft that its editor changes; "" for none. */
-export const FIELDS = ["name", "subject", "preheader", "from_email", "from_name", "body", "blocks"] as const;
-export type Content = Record<(typeof FIELDS)[number], string>;
+/** The fields of every mail that its editor changes, and some of its own kind; "" for none. */
+export const TEXTS = ["subject", "preheader", "body", "blocks"] as const;
+export type Content = Record<(typeof TEXTS)[number], string> & Record<string, string>;
+
+/** Where an editor reads and saves. */
+export interface Place {
+  /** Below the workspace's: where `read` is cached. */
+  queryKey: readonly string[];
+  /** Fields beside `TEXTS`. */
+  fields: readonly string[];
+  /** Else only by a press on Save. */
+  isAutosaved: boolean;
+  read: () => Promise<{ data: Written & { blocks: string; body: string | null } }>;
+  /** @param content with the changes */
+  write: (changes: Partial<Content>, content: Content, options: { context: CallContext }) => Promise<Partial<Written>>;
+}
 
 /** An editor of blocks or of HTML. */
 export interface BodyProps {
@@ -54,7 +80,7 @@ export interface BodyProps {
 }
 
 /** Reads and writes of a draft's content. */
-export function useContent(kind: Kind, id: string) {
+export function useContent(kind: Kind, id: string): Place & { read: () => Promise<{ data: Draft }> } {
   const { document, saveBlocks } = useWorkspace().client.app.content;
   const { calls, params } = useCalls(kind, id);
   const { drafts }: { drafts: Drafts } = calls;
@@ -64,8 +90,7 @@ export function useContent(kind: Kind, id: string) {
     const { blocks, preheader } = (await document.query({ query: one })).data;
     return { data: { ...data, blocks: blocks === null ? "" : blocksText(blocks), preheader: preheader ?? "" } };
   };
-  /** @param content with the changes */
-  const write = async (changes: Partial<Content>, content: Content, options: { context: CallContext }) => {
+  const write: Place["write"] = async (changes, content, options) => {
     const { blocks, preheader, ...fields } = changes;
     // A save of HTML ends the blocks.
     if (blocks === "") fields.body = content.body;
@@ -84,7 +109,8 @@ export function useContent(kind: Kind, id: string) {
     );
     return { ...now, ...data, blocks: content.blocks || EMPTY, preheader: content.preheader };
   };
-  return { read, write };
+  const fields = ["name", "from_email", "from_name"];
+  return { queryKey: [`${kind}s`, id], fields, isAutosaved: true, read, write };
 }
 
 type Write = (input: object, options: object) => Promise<{ data: Partial<Draft> }>;

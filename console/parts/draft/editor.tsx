@@ -1,6 +1,6 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useBlocker } from "@tanstack/react-router";
-import { useEffect, useEffectEvent, useId, useRef, useState } from "react";
+import { type ReactNode, useEffect, useEffectEvent, useId, useRef, useState } from "react";
 import { Kept, problemOf, refusalOf } from "../../api.ts";
 import { useRole, useWorkspace } from "../../session.tsx";
 import { useAccounts } from "../account.tsx";
@@ -11,22 +11,20 @@ import { Problem, timeText } from "../page.tsx";
 import type { Kind } from "../send/calls.ts";
 import { linesOfText } from "./blocks/text.ts";
 import { Body, isHtml } from "./body.tsx";
-import { type Content, type Draft, FIELDS, useContent, useSettings } from "./drafts.ts";
+import { type Content, type Draft, type Place, TEXTS, useContent, useSettings, type Written } from "./drafts.ts";
 import { TagField } from "./tag-field.tsx";
-
-type Name = keyof Content;
 
 /** From the last change on; after a failure that may pass, from there on. */
 const AUTOSAVE_MS = 1_500;
 const RETRY_MS = 10_000;
 
 /** "" for none. */
-const contentOf = (draft: Partial<Record<Name, string | null>>) =>
-  Object.fromEntries(FIELDS.map((name) => [name, draft[name] ?? ""])) as Content;
+const contentOf = (draft: object, fields: readonly string[]) =>
+  Object.fromEntries([...TEXTS, ...fields].map((name) => [name, (draft as Content)[name] ?? ""])) as Content;
 
 /** The edits that differ from a content. */
 const changesFrom = (content: Content, edits: Partial<Content>): Partial<Content> =>
-  Object.fromEntries(Object.entries(edits).filter(([name, value]) => value !== content[name as Name]));
+  Object.fromEntries(Object.entries(edits).filter(([name, value]) => value !== content[name]));
 
 /** The fields of a save; blocks by their lines, which a member can compare. */
 const shownFields = ({ blocks, ...fields }: Partial<Content>) => ({
@@ -34,16 +32,66 @@ const shownFields = ({ blocks, ...fields }: Partial<Content>) => ({
   ...(blocks !== undefined && { text: linesOfText(blocks) }),
 });
 
-interface EditorProps {
+interface DraftProps {
   kind: Kind;
   draft: Draft;
   onDirty: (isDirty: boolean) => void;
 }
 
-/** The content of a draft, which saves itself. */
-export function Editor({ kind, draft, onDirty }: EditorProps) {
+/** The content of a draft. */
+export function DraftEditor({ kind, draft, onDirty }: DraftProps) {
+  const accounts = useAccounts();
+  const { merge_tags: tags } = useSettings(kind, draft.id);
+  const place = useContent(kind, draft.id);
+  return (
+    <Editor place={place} draft={draft} tags={tags} mayWrite={useRole("EDITOR")} onDirty={onDirty}>
+      {(input) => (
+        <div className="fields">
+          <Field label="Name" required maxLength={200} hint="For the team alone." {...input("name")} />
+          {kind === "newsletter" && (
+            <Field
+              label="Sender's address"
+              type="email"
+              suggestions={accounts.map(({ email }) => email)}
+              hint="Of a connected account, or of a domain that one may send for."
+              {...input("from_email")}
+            />
+          )}
+          <Field
+            label="Sender's name"
+            maxLength={200}
+            hint="Empty: the name of the sending account."
+            {...input("from_name")}
+          />
+        </div>
+      )}
+    </Editor>
+  );
+}
+
+/** What a controlled field takes, by its name. */
+export type InputOf = (name: string) => {
+  name: string;
+  value: string;
+  readOnly: boolean;
+  onChange: (value: string) => void;
+};
+
+interface EditorProps {
+  place: Place;
+  draft: Written;
+  tags: readonly string[];
+  mayWrite: boolean;
+  onDirty?: (isDirty: boolean) => void;
+  /** Above the subject. */
+  children: (input: InputOf) => ReactNode;
+  isSubjectRequired?: boolean;
+}
+
+/** Edits the text of a mail. */
+export function Editor({ place, draft, tags, mayWrite, onDirty, children, isSubjectRequired }: EditorProps) {
   const { base } = useWorkspace();
-  const { read, write } = useContent(kind, draft.id);
+  const { read, write, fields, isAutosaved } = place;
   const { saveFrom, dialog } = useEdit({
     id: draft.id,
     read: async () => {
@@ -53,21 +101,18 @@ export function Editor({ kind, draft, onDirty }: EditorProps) {
   });
   const began = useRef(draft);
   const queries = useQueryClient();
-  const mayWrite = useRole("EDITOR");
   const [edits, setEdits] = useState<Partial<Content>>({});
   const [savedAt, setSavedAt] = useState<Date>();
   const refused = useRef<{ edits: Partial<Content>; isLasting: boolean }>(undefined);
   const form = useRef<HTMLFormElement>(null);
-  const { merge_tags: tags } = useSettings(kind, draft.id);
-  const accounts = useAccounts();
   const formId = useId();
   // Fields without edits follow the saves of other members.
-  const saved = contentOf(draft);
-  const content = { ...saved, ...edits };
+  const saved = contentOf(draft, fields);
+  const content = { ...saved, ...edits } as Content;
   const changes = changesFrom(saved, edits);
   const isDirty = Object.keys(changes).length > 0;
 
-  useEffect(() => onDirty(isDirty), [isDirty, onDirty]);
+  useEffect(() => onDirty?.(isDirty), [isDirty, onDirty]);
   useEffect(() => {
     const save = (event: KeyboardEvent) => {
       if (!(event.ctrlKey || event.metaKey) || event.key.toLowerCase() !== "s") return;
@@ -79,12 +124,12 @@ export function Editor({ kind, draft, onDirty }: EditorProps) {
   }, []);
   const { mutate, mutateAsync, isPending, error } = useMutation({
     mutationFn: async () => {
-      const seen = { ...began.current, ...shownFields(contentOf(began.current)) };
+      const seen = { ...began.current, ...shownFields(contentOf(began.current, fields)) };
       const data = await saveFrom(seen, shownFields(changes), (options) => write(changes, content, options));
-      const queryKey = [base, `${kind}s`, draft.id];
+      const queryKey = [base, ...place.queryKey];
       await queries.cancelQueries({ queryKey, exact: true });
-      queries.setQueryData(queryKey, (before: Draft) => ({ ...before, ...data }));
-      began.current = { ...draft, ...data } as Draft;
+      queries.setQueryData(queryKey, (before: Written) => ({ ...before, ...data }));
+      began.current = { ...draft, ...data };
       setSavedAt(new Date());
       // Text that was typed meanwhile stays.
       setEdits((now) => changesFrom(content, now));
@@ -98,21 +143,21 @@ export function Editor({ kind, draft, onDirty }: EditorProps) {
   const save = useEffectEvent(() => form.current?.checkValidity() && mutate());
   useEffect(() => {
     const isAgain = refused.current?.edits === edits;
-    if (!isDirty || isPending || (isAgain && refused.current?.isLasting)) return;
+    if (!isAutosaved || !isDirty || isPending || (isAgain && refused.current?.isLasting)) return;
     const timer = setTimeout(save, isAgain ? RETRY_MS : AUTOSAVE_MS);
     return () => clearTimeout(timer);
-  }, [edits, isDirty, isPending]);
+  }, [edits, isAutosaved, isDirty, isPending]);
 
   const edit = (given: Partial<Content>) => {
-    const names = Object.keys(given).filter((name) => !(name in changes)) as Name[];
+    const names = Object.keys(given).filter((name) => !(name in changes));
     // The edit of a field begins with what it shows.
     const seen = Object.fromEntries(names.map((name) => [name, saved[name]]));
     if (names.length > 0) began.current = { ...(isDirty ? began.current : draft), ...seen };
     setEdits((before) => ({ ...before, ...given }));
   };
-  const input = (name: Name) => ({
+  const input: InputOf = (name) => ({
     name,
-    value: content[name],
+    value: content[name] ?? "",
     readOnly: !mayWrite,
     onChange: (value: string) => edit({ [name]: value }),
   });
@@ -130,9 +175,9 @@ export function Editor({ kind, draft, onDirty }: EditorProps) {
         }}
       >
         <RefusedBy value={error}>
+          {children(input)}
           <div className="fields">
-            <Field label="Name" required maxLength={200} hint="For the team alone." {...input("name")} />
-            <TagField label="Subject" tags={tags} {...input("subject")} />
+            <TagField label="Subject" tags={tags} required={isSubjectRequired} {...input("subject")} />
             {!isHtml(content) && (
               <TagField
                 label="Preheader"
@@ -142,21 +187,6 @@ export function Editor({ kind, draft, onDirty }: EditorProps) {
                 {...input("preheader")}
               />
             )}
-            {kind === "newsletter" && (
-              <Field
-                label="Sender's address"
-                type="email"
-                suggestions={accounts.map(({ email }) => email)}
-                hint="Of a connected account, or of a domain that one may send for."
-                {...input("from_email")}
-              />
-            )}
-            <Field
-              label="Sender's name"
-              maxLength={200}
-              hint="Empty: the name of the sending account."
-              {...input("from_name")}
-            />
           </div>
         </RefusedBy>
         <Problem error={error} form={form.current} />
@@ -182,29 +212,33 @@ export function Editor({ kind, draft, onDirty }: EditorProps) {
           </span>
         </div>
       )}
-      <Guard isDirty={isDirty} save={mutateAsync} />
+      <Guard isDirty={isDirty} save={isAutosaved ? mutateAsync : undefined} />
       {dialog}
     </div>
   );
 }
 
-/** Saves before the page is left, and asks where that fails. */
-function Guard({ isDirty, save }: { isDirty: boolean; save: () => Promise<void> }) {
+const placeOf = ({ pathname, search }: { pathname: string; search: object }) =>
+  `${pathname}?${(search as { step?: string }).step ?? ""}`;
+
+/** Saves before the page or the step is left, and asks where that fails, or where only the member saves. */
+function Guard({ isDirty, save }: { isDirty: boolean; save: (() => Promise<void>) | undefined }) {
   const leaving = useBlocker({
     shouldBlockFn: async ({ current, next }) =>
       isDirty &&
-      current.pathname !== next.pathname &&
-      (await save().then(
-        () => false,
-        () => true,
-      )),
+      placeOf(current) !== placeOf(next) &&
+      (!save ||
+        (await save().then(
+          () => false,
+          () => true,
+        ))),
     enableBeforeUnload: () => isDirty,
     withResolver: true,
   });
   if (leaving.status !== "blocked") return null;
   return (
     <Dialog title="Unsaved changes" onClose={leaving.reset}>
-      <p>You have changed this draft, and that could not be saved.</p>
+      <p>You have changed this mail, and that is not saved.</p>
       <div className="actions">
         <button type="button" className="primary" onClick={leaving.reset}>
           Stay here

@@ -2,7 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { useWorkspace } from "../../session.tsx";
 import { ChoiceFilter, SearchFilter, useFilters } from "../filters.tsx";
 import { Facts, Loading, Problem } from "../page.tsx";
-import type { Kind } from "../send/calls.ts";
+import type { Mail } from "./drafts.ts";
 
 const VIEWS = { phone: "Phone (360 px)", text: "Text part" };
 /** Of whom the mail is shown, beside the people who are found. */
@@ -10,23 +10,23 @@ const EXAMPLES = { sample: "An example with a name", nameless: "An example witho
 const LOOKS = { dark: "Dark", bare: "Without images" };
 
 interface PreviewProps {
-  kind: Kind;
-  id: string;
+  mail: Mail;
   /** Changes with each save: the saved mail is shown. */
   version: string;
 }
 
 /** The saved mail as one person would get it. Its HTML is a page of its own, which may run nothing. */
-export function Preview({ kind, id, version }: PreviewProps) {
+export function Preview({ mail, version }: PreviewProps) {
   const { client, base, team, environment } = useWorkspace();
   const [{ person, find, view, look }, set] = useFilters();
   const query = useQuery({
-    queryKey: [base, "preview", id, version, person],
-    queryFn: async () => (await client.app.content.preview.query({ query: { type: kind, id, person } })).data,
+    queryKey: [base, "preview", mail, version, person],
+    queryFn: async () => (await client.app.content.preview.query({ query: { ...mail, person } })).data,
     placeholderData: (before) => before,
     retry: false,
   });
   const parameters = new URLSearchParams({ team, environment: environment.toUpperCase(), version });
+  if (mail.step_id) parameters.set("step", mail.step_id);
   if (person) parameters.set("person", person);
   if (look === "bare") parameters.set("images", "none");
   const shown = query.error ? undefined : query.data;
@@ -77,7 +77,7 @@ export function Preview({ kind, id, version }: PreviewProps) {
                 className={[view, look].join(" ")}
                 title="The mail"
                 sandbox=""
-                src={`/console/preview/${kind}s/${id}?${parameters}`}
+                src={`/console/preview/${mail.type}s/${mail.id}?${parameters}`}
               />
             </section>
           )}

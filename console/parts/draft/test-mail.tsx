@@ -3,15 +3,15 @@ import type { Client, DataOf } from "../../api.ts";
 import { useData, useWorkspace } from "../../session.tsx";
 import { Act } from "../act.tsx";
 import { Ticks, type TicksProps } from "../form.tsx";
-import type { Kind } from "../send/calls.ts";
+import type { Mail } from "./drafts.ts";
 
 const MOST = 5;
 
 type Outcomes = DataOf<Client["app"]["content"]["sendTest"]["mutate"]>;
 const RESULTS = { sent: "sent", not_sent: "not sent", unknown: "perhaps sent: look into the mailbox" };
 
-/** Sends the saved draft to some members of the team. */
-export function TestMail({ kind, id }: { kind: Kind; id: string }) {
+/** Sends the saved mail to some members of the team. */
+export function TestMail({ mail }: { mail: Mail }) {
   const { client } = useWorkspace();
   const [chosen, setChosen] = useState<readonly string[]>([]);
   const [outcomes, setOutcomes] = useState<Outcomes>();
@@ -27,7 +27,7 @@ export function TestMail({ kind, id }: { kind: Kind; id: string }) {
       onOpen={() => setOutcomes(undefined)}
       isDisabled={chosen.length === 0 || outcomes !== undefined}
       act={async (_, context) => {
-        const body = { type: kind, id, member_ids: [...chosen] };
+        const body = { ...mail, member_ids: [...chosen] };
         setOutcomes((await client.app.content.sendTest.mutate({ body }, { context })).data);
         return false;
       }}

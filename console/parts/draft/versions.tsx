@@ -1,16 +1,19 @@
 import { useMutation } from "@tanstack/react-query";
 import { useState } from "react";
-import { useData, useRole, useWorkspace } from "../../session.tsx";
+import type { Client, DataOf } from "../../api.ts";
+import { useData, useWorkspace } from "../../session.tsx";
 import { Dialog } from "../dialog.tsx";
 import { LineDiff } from "../line-diff.tsx";
 import { Part, Problem, When } from "../page.tsx";
-import type { Kind } from "../send/calls.ts";
 import { blocksText, linesOfText } from "./blocks/text.ts";
-import type { Draft } from "./drafts.ts";
+import type { Mail, Written } from "./drafts.ts";
 
 interface VersionsProps {
-  kind: Kind;
-  draft: Draft;
+  mail: Mail;
+  draft: Written & Record<"subject" | "preheader" | "body", string | null> & { blocks: string };
+  mayWrite: boolean;
+  /** Saves the content of a version. */
+  restore: (version: DataOf<Client["app"]["content"]["version"]["query"]> & { id: string }) => Promise<unknown>;
 }
 
 /** A button for the contents that later ones have replaced. */
@@ -34,11 +37,11 @@ interface Done {
   onDone: () => void;
 }
 
-function List({ kind, draft, onDone }: VersionsProps & Done) {
+function List({ onDone, ...props }: VersionsProps & Done) {
   const { versions } = useWorkspace().client.app.content;
   const [opened, setOpened] = useState<string>();
-  const query = { type: kind, id: draft.id };
-  const all = useData(["versions", draft.id, draft.updated_at], () => versions.query({ query }));
+  const { mail: query, draft } = props;
+  const all = useData(["versions", query, draft.updated_at], () => versions.query({ query }));
   if (all.length === 0) return <p>There is none yet: a change of the text keeps the text before it.</p>;
   return (
     <ul className="plain stack">
@@ -50,7 +53,7 @@ function List({ kind, draft, onDone }: VersionsProps & Done) {
             </summary>
             {id === opened && (
               <Part>
-                <Version kind={kind} draft={draft} id={id} onDone={onDone} />
+                <Version {...props} id={id} onDone={onDone} />
               </Part>
             )}
           </details>
@@ -61,15 +64,10 @@ function List({ kind, draft, onDone }: VersionsProps & Done) {
 }
 
 /** One version beside what is written now. */
-function Version({ kind, draft, id, onDone }: VersionsProps & Done & { id: string }) {
-  const { version, restoreVersion } = useWorkspace().client.app.content;
-  const mayWrite = useRole("EDITOR");
-  const body = { type: kind, id: draft.id, version_id: id };
-  const then = useData(["versions", draft.id, id], () => version.query({ query: body }));
-  const { mutate, isPending, error } = useMutation({
-    mutationFn: () => restoreVersion.mutate({ body }, { context: { began: draft } }),
-    onSuccess: onDone,
-  });
+function Version({ mail, draft, mayWrite, restore, id, onDone }: VersionsProps & Done & { id: string }) {
+  const { version } = useWorkspace().client.app.content;
+  const then = useData(["versions", mail, id], () => version.query({ query: { ...mail, version_id: id } }));
+  const { mutate, isPending, error } = useMutation({ mutationFn: () => restore({ ...then, id }), onSuccess: onDone });
   const isOfBlocks = then.blocks !== null && draft.blocks !== "";
   const texts = [
     ["Subject", then.subject, draft.subject],

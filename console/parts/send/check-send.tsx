@@ -4,6 +4,7 @@ import { useState } from "react";
 import { type DataOf, refusalOf } from "../../api.ts";
 import { useRole, useWorkspace } from "../../session.tsx";
 import { Act } from "../act.tsx";
+import type { Mail } from "../draft/drafts.ts";
 import { Field } from "../form.tsx";
 import { Facts, Problem, When } from "../page.tsx";
 import { type GateReport, type Kind, useCalls } from "./calls.ts";
@@ -106,18 +107,18 @@ export function CheckSend({ kind, id, name }: CheckProps) {
       <Problem error={check.error} />
       {report && <Numbers kind={kind} report={report} preview={preview} />}
       {report && <GateList kind={kind} report={report} />}
-      {report && <Warnings kind={kind} id={id} at={check.submittedAt} />}
-      {report && <Links kind={kind} id={id} at={check.submittedAt} />}
+      {report && <Warnings mail={{ type: kind, id }} at={check.submittedAt} />}
+      {report && <Links mail={{ type: kind, id }} at={check.submittedAt} />}
     </div>
   );
 }
 
 /** Weaknesses of the mail that keep it from no send. */
-function Warnings({ kind, id, at }: Pick<CheckProps, "kind" | "id"> & { at: number }) {
+export function Warnings({ mail, at }: { mail: Mail; at: number | string }) {
   const { client, base } = useWorkspace();
   const { data, error } = useQuery({
-    queryKey: [base, "warnings", id, at],
-    queryFn: async () => (await client.app.content.check.query({ query: { type: kind, id } })).data.warnings,
+    queryKey: [base, "warnings", mail, at],
+    queryFn: async () => (await client.app.content.check.query({ query: mail })).data.warnings,
     retry: false,
   });
   if (!data?.length) return <Problem error={error} />;
@@ -136,12 +137,11 @@ function Warnings({ kind, id, at }: Pick<CheckProps, "kind" | "id"> & { at: numb
 const OUTCOMES = { fine: "", broken: "Broken: ", unchecked: "Could not be checked: " };
 
 /** Of the mail's links, those that do not answer as a reader needs it. */
-function Links({ kind, id, at }: Pick<CheckProps, "kind" | "id"> & { at: number }) {
+function Links({ mail, at }: { mail: Mail; at: number }) {
   const { client, base } = useWorkspace();
   const { data, error, isFetching, refetch } = useQuery({
-    queryKey: [base, "links", id, at],
-    queryFn: async ({ signal }) =>
-      (await client.app.content.links.query({ query: { type: kind, id } }, { signal })).data,
+    queryKey: [base, "links", mail, at],
+    queryFn: async ({ signal }) => (await client.app.content.links.query({ query: mail }, { signal })).data,
     retry: false,
   });
   const shown = data?.links.filter(({ outcome }) => outcome !== "fine") ?? [];
