@@ -191,8 +191,8 @@ export async function makeLoads(
     const body = { name: "S", segment_id: everyone, from_email: fromEmail };
     const { id } = (await owner.app.sequences.create.mutate({ body })).data;
     const params = { sequenceId: id };
-    const step = { id: "a", wait_minutes: 1_440, subject: "x", body: "<p>x</p>" };
-    await owner.app.sequences.saveStep.mutate({ params, body: { step } });
+    const step = { wait_minutes: 1_440, subject: "x", body: "<p>x</p>" };
+    await owner.app.sequences.saveStep.mutate({ params, body: { step_id: "a", step } });
     await owner.app.sequences.start.mutate({ params, body: { include_members: true } });
     await owner.app.sequences.stop.mutate({ params });
     return id;

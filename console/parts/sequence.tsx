@@ -99,8 +99,7 @@ export function OpenStep({ sequence, stepId, after, mayEdit, onClose, onNew }: S
     write: async (_, content, options) => {
       const { preheader, blocks } = content;
       const document = isHtml(content) ? null : { blocks: JSON.parse(blocks || EMPTY), preheader: preheader || null };
-      const step = { id: stepId, ...stepOf(content) };
-      const body = { step, document, after: after === FIRST ? null : after };
+      const body = { step_id: stepId, step: stepOf(content), document, after: after === FIRST ? null : after };
       const { data } = await sequences.saveStep.mutate({ params, body }, options);
       return { ...content, blocks: document ? blocks || EMPTY : "", ...data };
     },
@@ -142,7 +141,7 @@ export function OpenStep({ sequence, stepId, after, mayEdit, onClose, onNew }: S
                       : "Those who wait for it get the next one."
                   }
                   act={async () => {
-                    await sequences.removeStep.mutate({ params, body: { step_id: stepId } });
+                    await sequences.saveStep.mutate({ params, body: { step_id: stepId, step: null } });
                     onClose({ ignoreBlocker: true });
                   }}
                 />

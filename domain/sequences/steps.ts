@@ -16,7 +16,8 @@ import { assertComposable, examineContent } from "../mail/examination.ts";
 import { UnsendableError } from "../mail/header.ts";
 import { describeProblem, TemplateError } from "../mail/template-problem.ts";
 import { compileDocument } from "../sends/drafts/documents.ts";
-import { keepReplaced, MAX_BODY_BYTES, MAX_SUBJECT_LENGTH } from "../sends/drafts/drafts.ts";
+import { MAX_BODY_BYTES, MAX_SUBJECT_LENGTH } from "../sends/drafts/drafts.ts";
+import { keepVersion } from "../sends/drafts/versions.ts";
 import { movePeople } from "./enrolments.ts";
 import { isWaiting, readSequence, type Sequence, wakeSequence, wrongState } from "./state.ts";
 
@@ -79,18 +80,14 @@ export const STEP_TIMES = sql`'id', s.step_id, 'wait_minutes', v.wait_minutes, '
   'send_days', v.send_days, 'subject', v.subject`;
 export const STEP_CONTENT = sql`'body', v.body, 'stop_if', v.stop_if, 'skip_if', v.skip_if`;
 
-interface SavedStep {
-  id: string;
-  versionId: string;
+type SavedStep = Record<"id" | "versionId" | "writtenAt", string> & {
   isUsed: boolean;
   content: WrittenStep;
-  /** ISO 8601, and the member's id. */
-  writtenAt: string;
   writtenBy: string | null;
-}
+};
 
 /** Also removed ones, in their order. @param stepId of this one alone */
-async function readSteps(em: EntityManager, campaignId: string, stepId: string | null = null): Promise<SavedStep[]> {
+async function readSteps(em: EntityManager, campaignId: string, stepId: string | null = null) {
   const { rows } = await sql<SavedStep>`
     select s.step_id as id, v.id as "versionId", s.removed_at is null as "isUsed",
       json_build_object(${STEP_TIMES}, ${STEP_CONTENT}, 'preheader', v.preheader, 'blocks', v.blocks) as content,
@@ -180,13 +177,8 @@ function mergeOrder(saved: Iterable<string>, steps: readonly Step[]): string[] {
   return order;
 }
 
-interface StepsEdit {
-  /** Throws unless the caller may change what is mailed without another confirmation: all but a DRAFT. */
-  refuseRunning?: () => void;
-  /** The member's who saves them, and the `updated_at` of the steps that they have seen. */
-  edit?: Edit | null;
-}
-
+/** `refuseRunning` throws unless the caller may change what is mailed without another confirmation: all but a DRAFT. */
+type Saving = { refuseRunning?: () => void; edit?: Edit | null };
 type Counts = Record<"steps" | "added" | "changed" | "removed", number>;
 
 /**
@@ -206,46 +198,40 @@ export async function saveSteps(em: EntityManager, tenant: Tenant, id: string, g
   return (await changeSteps(em, tenant, id, check, (_, steps) => steps)).counts;
 }
 
-/** Either is left out: `step.body`, or the document that it is compiled from. */
 interface OneStep {
-  step: unknown;
+  /** All but its id; null removes it. */
+  step: Record<string, unknown> | null;
+  /** In place of the step's `body`. */
   document: BlockSource | null;
-  /** The id of the step before it, if it is new; else it is the last one. */
+  /** The id of the step before a new one, null before the first; else it is the last. */
   after?: string | null | undefined;
 }
 
-/** Saves one step. @returns the new `updated_at` of the steps @throws {ApiError} as `saveSteps` and `compileDocument` */
+/** Saves or removes one step. @returns the new version of the steps @throws {ApiError} as `saveSteps` and `compileDocument` */
 export async function saveStep(
   em: EntityManager,
   tenant: Tenant,
   id: string,
+  stepId: string,
   { step: given, document, after }: OneStep,
-  options: StepsEdit,
+  saving: Saving,
 ): Promise<string> {
-  const check = async (sequence: Sequence): Promise<WrittenStep> => {
+  const check = async (sequence: Sequence) => {
+    if (given === null) return [];
     const body = document && { body: await compileDocument(tenant, document) };
-    const content = parse(step, { ...(given as object), ...body }, "");
+    const content = parse(step, { ...given, ...body, id: stepId }, "");
     await checkStep(em, sequence, content, "");
-    return { ...content, preheader: document?.preheader || null, blocks: document?.blocks ?? null };
+    return [{ ...content, preheader: document?.preheader || null, blocks: document?.blocks ?? null }];
   };
-  const insert = (used: readonly Step[], now: WrittenStep) => {
-    const isUsed = used.some((each) => each.id === now.id);
-    if (isUsed) return used.map((each) => (each.id === now.id ? now : each));
-    if (used.length >= MAX_STEPS) throw refusal("step", `a sequence has at most ${MAX_STEPS} steps.`);
-    const place = after === null ? 0 : used.findIndex((each) => each.id === after) + 1 || used.length;
-    return used.toSpliced(place, 0, now);
+  const place = (used: readonly WrittenStep[], now: readonly WrittenStep[]) => {
+    const placeOf = (known: unknown) => used.findIndex((each) => each.id === known);
+    const at = placeOf(stepId);
+    const end = after === null ? 0 : placeOf(after) + 1 || used.length;
+    const steps = at < 0 ? used.toSpliced(end, 0, ...now) : used.toSpliced(at, 1, ...now);
+    if (steps.length > 0 && steps.length <= MAX_STEPS) return steps;
+    throw refusal("step", `a sequence has 1 to ${MAX_STEPS} steps.`);
   };
-  return (await changeSteps(em, tenant, id, check, insert, options)).updatedAt;
-}
-
-/** @returns the new `updated_at` of the steps @throws {ApiError} as `saveSteps`; `validation_failed` for the only step */
-export async function removeStep(em: EntityManager, tenant: Tenant, id: string, stepId: string, options: StepsEdit) {
-  const remove = (used: readonly Step[]) => {
-    const left = used.filter((each) => each.id !== stepId);
-    if (left.length === 0) throw refusal("step", "a sequence keeps at least one step.");
-    return left;
-  };
-  return (await changeSteps(em, tenant, id, async () => {}, remove, options)).updatedAt;
+  return (await changeSteps(em, tenant, id, check, place, saving)).updatedAt;
 }
 
 /**
@@ -258,7 +244,7 @@ async function changeSteps<Checked>(
   id: string,
   check: (sequence: Sequence) => Promise<Checked>,
   merge: (used: readonly WrittenStep[], checked: Checked) => readonly (Step & Partial<WrittenStep>)[],
-  { refuseRunning = () => {}, edit = null }: StepsEdit = {},
+  { refuseRunning = () => {}, edit = null }: Saving = {},
 ): Promise<{ counts: Counts; updatedAt: string }> {
   const sequence = await readSequence(em, id, { tenant });
   if (sequence.status !== "DRAFT") refuseRunning();
@@ -285,7 +271,7 @@ async function changeSteps<Checked>(
       if (!now && before?.isUsed) counts.removed++;
       if (isNew && before) {
         const content = { ...before.content, updatedAt: new Date(before.writtenAt), updatedBy: before.writtenBy };
-        await keepReplaced(tx, { ...content, id, stepId }, now, edit);
+        await keepVersion(tx, { ...content, id, stepId }, now, edit);
       }
       // No wave mails a DRAFT.
       const versionId = isNew

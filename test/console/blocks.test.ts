@@ -297,9 +297,9 @@ describe("A step of blocks", () => {
     const { id, wait_minutes, subject } = step("a");
     /** @param text HTML, or a document */
     const save = (text: string | object, more: object = {}) => {
-      const given = { id, wait_minutes, subject, ...(typeof text === "string" && { body: text }), ...more };
+      const given = { wait_minutes, subject, ...(typeof text === "string" && { body: text }), ...more };
       const blocks = typeof text === "string" ? null : { blocks: text as never, preheader: "Read on" };
-      return ada.app.sequences.saveStep.mutate({ params, body: { step: given, document: blocks } });
+      return ada.app.sequences.saveStep.mutate({ params, body: { step_id: id, step: given, document: blocks } });
     };
     const show = async () =>
       (await ada.app.sequences.step.query({ params, query: { step_id: id } })).data.step ?? assert.fail("no step");

@@ -82,7 +82,7 @@ describe("A second editor in the console", () => {
     const steps = from(params.sequenceId, { updated_at: (await show()).steps_updated_at });
     await bob.app.sequences.rename.mutate({ params, body: { name: "New name" } });
     const save = (client: Client, subject: string) =>
-      client.app.sequences.saveStep.mutate({ params, body: { step: step("a", { subject }) } }, steps);
+      client.app.sequences.saveStep.mutate({ params, body: { step_id: "a", step: step("a", { subject }) } }, steps);
     await save(ada, "Ada's");
     assert.equal(await editedBy(save(bob, "Bob's")), "Ada");
     assert.equal((await show()).steps[0]?.subject, "Ada's");
@@ -96,7 +96,7 @@ describe("A second editor in the console", () => {
   it("starts no sequence whose steps were changed since they were read", async () => {
     const params = { sequenceId: await makeSequence(sender, { isStarted: false }) };
     const seen = (await ada.app.sequences.show.query({ params })).data.steps_updated_at;
-    await bob.app.sequences.saveStep.mutate({ params, body: { step: step("a", { subject: "Unseen" }) } });
+    await bob.app.sequences.saveStep.mutate({ params, body: { step_id: "a", step: step("a", { subject: "Unseen" }) } });
     const start = (updated_at: string) =>
       ada.app.sequences.start.mutate(
         { params, body: { include_members: false } },

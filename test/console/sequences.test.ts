@@ -30,10 +30,15 @@ describe("Sequences in the console", () => {
   it("are made by an EDITOR, started by an ADMIN under their own key, held, continued and stopped", async () => {
     const params = await create(editor, "Welcome");
     const steps = [step("a", { wait_minutes: 60 }), step("b", { time_of_day: "09:30", send_days: [1, 5] })];
-    const bad = editor.app.sequences.saveStep.mutate({ params, body: { step: { ...steps[0], subject: "{{" } } });
+    const bad = editor.app.sequences.saveStep.mutate({
+      params,
+      body: { step_id: "a", step: { ...steps[0], subject: "{{" } },
+    });
     const refusal = await bad.catch(({ data }) => data);
     assert.deepEqual([refusal.code, refusal.param], ["validation_failed", "subject"]);
-    for (const each of steps) await editor.app.sequences.saveStep.mutate({ params, body: { step: each } });
+    for (const each of steps) {
+      await editor.app.sequences.saveStep.mutate({ params, body: { step_id: each.id, step: { ...each } } });
+    }
     assert.equal((await editor.app.sequences.countMembers.query({ params })).data.members, 2);
 
     const start = { params, body: { include_members: true } };
@@ -44,16 +49,16 @@ describe("Sequences in the console", () => {
     assert.deepEqual([shown.status, shown.list_name, shown.steps[1]?.send_days], ["ACTIVE", "Readers", [1, 5]]);
     assert.deepEqual([shown.people, shown.steps[0]?.waiting, shown.steps[0]?.body], [{ ACTIVE: 2 }, 2, step("a").body]);
     // Its steps are mailed without another confirmation.
-    const change = { params, body: { step_id: "b" } };
-    assert.equal(await code(editor.app.sequences.removeStep.mutate(change)), "role_insufficient");
-    await admin.app.sequences.removeStep.mutate(change);
+    const change = { params, body: { step_id: "b", step: null } };
+    assert.equal(await code(editor.app.sequences.saveStep.mutate(change)), "role_insufficient");
+    await admin.app.sequences.saveStep.mutate(change);
     const left = (await viewer.app.sequences.show.query({ params })).data.steps;
     assert.deepEqual(
       left.map(({ id }) => id),
       ["a"],
     );
     assert.equal(
-      await code(admin.app.sequences.removeStep.mutate({ params, body: { step_id: "a" } })),
+      await code(admin.app.sequences.saveStep.mutate({ params, body: { step_id: "a", step: null } })),
       "validation_failed",
     );
 
@@ -67,8 +72,11 @@ describe("Sequences in the console", () => {
 
   it("take an EDITOR's steps only while they are a DRAFT, also where the start commits during the save", async () => {
     const params = await create(editor, "Raced");
-    await editor.app.sequences.saveStep.mutate({ params, body: { step: step("a", { subject: "Approved" }) } });
-    const change = { params, body: { step: step("a", { subject: "Not approved" }) } };
+    await editor.app.sequences.saveStep.mutate({
+      params,
+      body: { step_id: "a", step: step("a", { subject: "Approved" }) },
+    });
+    const change = { params, body: { step_id: "a", step: step("a", { subject: "Not approved" }) } };
     const saved = await transaction(sender.em, async (tx) => {
       const start = { key: sender.liveKey.record.id, includeMembers: false };
       await startSequence(forTenant(tx, tenantOf(sender)), tenantOf(sender), params.sequenceId, start);

@@ -311,7 +311,7 @@ describe("The console in a browser", function () {
     const sequence = { name: "Welcome", list_id: listId, from_email: fromEmail };
     const params = { sequenceId: (await app.sequences.create.mutate({ body: sequence })).data.id };
     const saveStep = (subject: string) =>
-      app.sequences.saveStep.mutate({ params, body: { step: { id: "a", wait_minutes: 0, subject, body: "x" } } });
+      app.sequences.saveStep.mutate({ params, body: { step_id: "a", step: { wait_minutes: 0, subject, body: "x" } } });
     await inPage({}, async (page) => {
       await enter(page, owner.id);
       const open = (path: string) => page.goto(`${origin}/console/${team.id}/live/${path}`);

@@ -44,8 +44,8 @@ const type = z.enum(RESOURCE_TYPES);
 const one = { type, id: idParam };
 const ofOne = z.strictObject({ query: z.strictObject(one) });
 /** A draft, or a step of a sequence. */
-const ofMail = { ...one, step_id: stepId.optional() };
-const ofOneMail = z.strictObject({ query: z.strictObject(ofMail) });
+const oneMail = { ...one, step_id: stepId.optional() };
+const ofMail = z.strictObject({ query: z.strictObject(oneMail) });
 const mailOf = ({ type, id, step_id }: { type: ResourceType; id: string; step_id?: string | undefined }) => ({
   ...{ type, id, stepId: step_id },
 });
@@ -136,19 +136,16 @@ const saveBlocks = consoleMutation(
 );
 
 /** Those of the last 30 days without their content, the newest first. */
-const versions = consoleQuery(
-  { role: "VIEWER", input: ofOneMail },
-  async ({ ctx, input: { query } }) => {
-    await readBroadcast(ctx.em, BROADCASTS[query.type], query.id);
-    return listVersions(ctx.em, ctx.tenant, query.id, query.step_id);
-  },
-);
+const versions = consoleQuery({ role: "VIEWER", input: ofMail }, async ({ ctx, input: { query } }) => {
+  await readBroadcast(ctx.em, BROADCASTS[query.type], query.id);
+  return listVersions(ctx.em, ctx.tenant, query.id, query.step_id);
+});
 
 const version = consoleQuery(
   {
     role: "VIEWER",
     isHeavy: true,
-    input: z.strictObject({ query: z.strictObject({ ...ofMail, version_id: idParam }) }),
+    input: z.strictObject({ query: z.strictObject({ ...oneMail, version_id: idParam }) }),
   },
   async ({ ctx, input: { query } }) => {
     const found = await readVersion(ctx.em, query.id, query.version_id, query.step_id);
@@ -195,7 +192,7 @@ const accounts = consoleMutation(
 const preview = consoleQuery(
   {
     role: "VIEWER",
-    input: z.strictObject({ query: z.strictObject({ ...ofMail, person: z.string().max(320).optional() }) }),
+    input: z.strictObject({ query: z.strictObject({ ...oneMail, person: z.string().max(320).optional() }) }),
   },
   async ({ ctx, input: { query } }) => {
     const { html: _, to, isSample, ...mail } = await showDraft(ctx.em, ctx.tenant, mailOf(query), query.person);
@@ -204,7 +201,7 @@ const preview = consoleQuery(
   },
 );
 
-const startsWith = z.strictObject({ ...ofMail, starts_with: z.string().min(1).max(MAX_ADDRESS_LENGTH) });
+const startsWith = z.strictObject({ ...oneMail, starts_with: z.string().min(1).max(MAX_ADDRESS_LENGTH) });
 
 /** People whom a draft targets, by the beginning of an address or name: the mail can be shown as theirs. */
 const people = consoleQuery(
@@ -213,7 +210,7 @@ const people = consoleQuery(
 );
 
 /** Before a send: for what it is refused, what could be better, and how many people lack a value. */
-const check = consoleQuery({ role: "VIEWER", isHeavy: true, input: ofOneMail }, ({ ctx, input: { query } }) =>
+const check = consoleQuery({ role: "VIEWER", isHeavy: true, input: ofMail }, ({ ctx, input: { query } }) =>
   checkDraft(ctx.em, ctx.tenant, mailOf(query)),
 );
 
@@ -221,7 +218,7 @@ const check = consoleQuery({ role: "VIEWER", isHeavy: true, input: ofOneMail }, 
 const LINK_CHECKS = new Turns(1);
 
 /** Asks the links of a draft: servers that are slow hold up the next check of links of the team, and nothing else. */
-const links = consoleQuery({ role: "VIEWER", input: ofOneMail }, ({ ctx, input: { query } }) => {
+const links = consoleQuery({ role: "VIEWER", input: ofMail }, ({ ctx, input: { query } }) => {
   const { em, tenant, answering, probeUrl: probe, env } = ctx;
   const gone = new AbortController();
   answering.once("close", () => gone.abort());
@@ -280,7 +277,7 @@ const sendTest = consoleMutation(
   {
     role: "ADMIN",
     ownCommit: true,
-    input: bodyOf(z.strictObject({ ...ofMail, member_ids: z.array(idParam).min(1).max(MAX_TEST_RECIPIENTS) })),
+    input: bodyOf(z.strictObject({ ...oneMail, member_ids: z.array(idParam).min(1).max(MAX_TEST_RECIPIENTS) })),
   },
   async ({ ctx, input: { body } }) => {
     const { access, tenant, vault, temporal } = ctx;

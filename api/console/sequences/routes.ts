@@ -26,7 +26,7 @@ import {
   stopSequence,
 } from "../../../domain/sequences/sequences.ts";
 import { pauseSequence, readSequence, type Sequence } from "../../../domain/sequences/state.ts";
-import { readStep, removeStep, saveStep, stepId } from "../../../domain/sequences/steps.ts";
+import { readStep, saveStep, stepId } from "../../../domain/sequences/steps.ts";
 import type { RequestContext } from "../../context.ts";
 import { address, name } from "../../fields.ts";
 import { idParam, idParamOf, router } from "../../rest/route.ts";
@@ -62,9 +62,6 @@ const isErrorCode = (text: string): text is ErrorCode => Object.hasOwn(ERRORS, t
 /** The key by which the member's sessions send. */
 const ownKey = async ({ em, vault, tenant, access }: RequestContext): Promise<string> =>
   (await keyOfSessions(em, vault, tenant, access.caller.memberId)).id;
-
-/** Steps of one that was started are mailed without another confirmation: they take who may send. */
-const asEditor = ({ access, edit }: RequestContext) => ({ refuseRunning: () => requireRole(access, "ADMIN"), edit });
 
 export const sequencesRouter = router({
   page: consoleQuery(
@@ -189,29 +186,24 @@ export const sequencesRouter = router({
     },
   ),
 
+  /** As `OneStep`. Steps of one that was started are mailed without another confirmation: they take who may send. */
   saveStep: consoleMutation(
     {
       role: "EDITOR",
       input: ofSequenceWith(
         z.strictObject({
-          step: z.record(z.string(), z.unknown()),
-          /** In place of the step's `body`. */
+          step_id: stepId,
+          step: z.record(z.string(), z.unknown()).nullable(),
           document: z.strictObject(written).omit({ subject: true }).nullable().default(null),
           after: stepId.nullable().optional(),
         }),
       ),
       ownCommit: true,
     },
-    async ({ ctx, input: { params, body } }) => ({
-      updated_at: await saveStep(ctx.em, ctx.tenant, params.sequenceId, body, asEditor(ctx)),
-    }),
-  ),
-
-  removeStep: consoleMutation(
-    { role: "EDITOR", input: ofSequenceWith(z.strictObject({ step_id: stepId })), ownCommit: true },
-    async ({ ctx, input: { params, body } }) => ({
-      updated_at: await removeStep(ctx.em, ctx.tenant, params.sequenceId, body.step_id, asEditor(ctx)),
-    }),
+    async ({ ctx: { em, tenant, access, edit }, input: { params, body } }) => {
+      const saving = { refuseRunning: () => requireRole(access, "ADMIN"), edit };
+      return { updated_at: await saveStep(em, tenant, params.sequenceId, body.step_id, body, saving) };
+    },
   ),
 
   start: consoleMutation(

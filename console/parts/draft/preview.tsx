@@ -87,18 +87,18 @@ export function Preview({ mail, version }: PreviewProps) {
   );
 }
 
-interface FoundProps extends Pick<PreviewProps, "kind" | "id"> {
+interface FoundProps extends Pick<PreviewProps, "mail"> {
   beginning: string;
   onChoose: (email: string) => void;
 }
 
 /** People whom the draft targets. */
-function FoundPeople({ kind, id, beginning, onChoose }: FoundProps) {
+function FoundPeople({ mail, beginning, onChoose }: FoundProps) {
   const { client, base } = useWorkspace();
   const { data, error } = useQuery({
-    queryKey: [base, "people", id, beginning],
+    queryKey: [base, "people", mail, beginning],
     queryFn: async () =>
-      (await client.app.content.people.query({ query: { type: kind, id, starts_with: beginning } }))
+      (await client.app.content.people.query({ query: { ...mail, starts_with: beginning } }))
         .data as unknown as Person[],
     retry: false,
   });

@@ -51,19 +51,16 @@ export interface DraftAccount {
   status: AccountStatus;
 }
 
-type DraftRow = Pick<
+type DraftRow = Omit<
   Draft,
-  | "status"
-  | "subject"
-  | "body"
-  | "fromName"
-  | "sendDays"
-  | "timeZone"
-  | "tracking"
-  | "targetIds"
-  | "isDrip"
-  | "rules"
-  | "asksForHits"
+  | keyof Tenant
+  | "resource"
+  | "accounts"
+  | "accountAddresses"
+  | "fromAddresses"
+  | "fieldNames"
+  | "isAccountGone"
+  | "missing"
 > & {
   fromEmail: string | null;
   /** Of a campaign: one per attached account, in their order; nulls for one that is gone. */
@@ -80,18 +77,12 @@ const OF_STEP = sql`v.subject, v.body, q.from_email as "fromEmail", true as "isD
   case when q.list_id is null then 'campaign' else 'list_sequence' end as rules,
   array_remove(array[coalesce(q.list_id, q.segment_id)], null) as "targetIds"`;
 
-const ofCampaign = (
-  tenant: Tenant,
-): RawBuilder<unknown> => sql`d.subject, d.body, null as "fromEmail", d.is_drip as "isDrip",
-  false as "asksForHits", 'campaign' as rules,
+const ofCampaign = (tenant: Tenant): RawBuilder<unknown> => sql`null as "fromEmail", d.is_drip as "isDrip",
+  d.subject, d.body, false as "asksForHits", 'campaign' as rules,
   (select coalesce(json_agg(json_build_object('id', a.id, 'address', a.email, 'status', a.status) order by n), '[]')
     from unnest(d.account_ids) with ordinality as attached (id, n)
     left join email_accounts a on a.id = attached.id and ${ofTenant(tenant, "a")}) as attached,
   array_remove(array[d.segment_id], null) as "targetIds"`;
-
-const joinStep = (stepId: string): RawBuilder<unknown> => sql`join sequences q on q.campaign_id = d.id
-    join sequence_steps s on s.campaign_id = d.id and s.step_id = ${stepId} and s.removed_at is null
-    join sequence_step_versions v on v.id = s.version_id`;
 
 /**
  * A draft, or a step of a sequence whatever its status.
@@ -108,10 +99,13 @@ export async function readDraft(
   const isNewsletter = type === "newsletter";
   // A step has its sequence's address as a newsletter has its own.
   const hasAddress = isNewsletter || stepId !== undefined;
+  const steps = sql`join sequences q on q.campaign_id = d.id
+    join sequence_steps s on s.campaign_id = d.id and s.step_id = ${stepId} and s.removed_at is null
+    join sequence_step_versions v on v.id = s.version_id`;
   const { rows } = await sql<DraftRow>`
     select d.status, d.from_name as "fromName", d.send_days::int[] as "sendDays", t.time_zone as "timeZone",
       ${draftTracking("d")} as tracking, ${isNewsletter ? OF_NEWSLETTER : stepId === undefined ? ofCampaign(tenant) : OF_STEP}
-    from ${sql.table(`${type}s`)} d join teams t on t.id = d.team_id ${stepId === undefined ? sql`` : joinStep(stepId)}
+    from ${sql.table(`${type}s`)} d join teams t on t.id = d.team_id ${stepId === undefined ? sql`` : steps}
     where d.id = ${id} and ${ofTenant(tenant, "d")}
     ${lock ? sql`for update of d` : sql``}`.execute(kysely(em));
   const { attached, fromEmail, ...draft } = orNotFound(rows[0]);

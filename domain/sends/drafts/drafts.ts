@@ -18,7 +18,7 @@ import {
 } from "../../mail/template-problem.ts";
 import { changesOf, isDirty, type Patch, type Patched } from "../../patch.ts";
 import { holdPlace } from "../../teams/record-limit.ts";
-import { type KeptContent, keepVersion } from "./versions.ts";
+import { keepVersion } from "./versions.ts";
 
 /** Longest line RFC 5322 allows; a subject is one. */
 export const MAX_SUBJECT_LENGTH = 998;
@@ -100,32 +100,6 @@ export async function lockDraft<T extends Broadcast>(em: EntityManager, kind: En
   return draft;
 }
 
-/** Whether these changes end a text that its writer may miss. One that programs alone have written is theirs to keep. */
-function replacesContent(before: KeptContent, changes: ContentChanges, edit: Edit | null): boolean {
-  const isProgramsOwn = before.updatedBy === null && before.blocks === null && edit === null;
-  if (before.body === null || isProgramsOwn) return false;
-  const endsBlocks = before.blocks !== null && changes.blocks === null;
-  return endsBlocks || CONTENT.some((name) => name in changes && changes[name] !== before[name]);
-}
-type ContentChanges = Partial<Pick<KeptContent, (typeof CONTENT)[number] | "blocks">>;
-
-/**
- * Keeps the content of a draft or a step as a version, where changes replace it. The caller has its lock, and flushes.
- * @param isLasting also keeps it from the writer's next saves
- */
-export async function keepReplaced(
-  em: EntityManager,
-  before: KeptContent,
-  changes: ContentChanges,
-  edit: Edit | null,
-  isLasting = false,
-): Promise<void> {
-  if (!replacesContent(before, changes, edit)) return;
-  const changesKind = "blocks" in changes && (changes.blocks === null) !== (before.blocks === null);
-  await keepVersion(em, before, !isLasting && !changesKind && edit !== null && edit.memberId === before.updatedBy);
-}
-const CONTENT = ["subject", "preheader", "body"] as const;
-
 /**
  * Changes a draft, whose templates `checkTemplates` has checked. What its content replaces is kept as a version.
  * @param options `isLasting` keeps it also from the writer's next saves
@@ -143,7 +117,7 @@ export async function updateDraft<T extends Broadcast>(
   const given = changesOf(patch);
   // HTML that was written as such has no blocks.
   const changes = "body" in given ? { blocks: null, preheader: null, ...given } : given;
-  await keepReplaced(em, draft, changes, edit, isLasting);
+  await keepVersion(em, draft, changes, edit, isLasting);
   Object.assign(draft, changes);
   const isChanged = isDirty(em, draft);
   await em.flush();

@@ -128,7 +128,8 @@ export async function searchTargets(em: EntityManager, tenant: Tenant, resource:
 
 const WITHOUT_TRACKING: DraftWarning = {
   kind: "condition_without_tracking",
-  message: "A condition asks for opens or clicks of this sequence. They are not counted: each person counts as one who did neither.",
+  message:
+    "A condition asks for opens or clicks of this sequence. They are not counted: each person counts as one who did neither.",
 };
 
 /** Of each tag that prints nothing for some of the people who would be mailed. */

@@ -2,6 +2,7 @@ import { sql } from "kysely";
 import { type Campaign, DraftVersion, type Newsletter } from "../../../db/entities/send.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant, tenantOf } from "../../../db/orm.ts";
 import { isoInstant } from "../../../db/sql.ts";
+import type { Edit } from "../../edits.ts";
 import { orNotFound } from "../../errors.ts";
 import { newId } from "../../ids.ts";
 
@@ -19,11 +20,30 @@ export type KeptContent = Pick<
 const isOf = (tenant: Tenant, draftId: string, stepId: string | null = null) =>
   sql`${ofTenant(tenant, "v")} and v.draft_id = ${draftId} and v.step_id is not distinct from ${stepId}`;
 
+/** Whether these changes end a text that its writer may miss. One that programs alone have written is theirs to keep. */
+function replacesContent(before: KeptContent, changes: Partial<KeptContent>, edit: Edit | null): boolean {
+  const isProgramsOwn = before.updatedBy === null && before.blocks === null && edit === null;
+  if (before.body === null || isProgramsOwn) return false;
+  const endsBlocks = before.blocks !== null && changes.blocks === null;
+  return endsBlocks || TEXTS.some((name) => name in changes && changes[name] !== before[name]);
+}
+const TEXTS = ["subject", "preheader", "body"] as const;
+
 /**
- * Keeps the content of a draft or a step that is about to be replaced. It is locked.
- * @param isReplaceable its writer only saves again: it takes the place of the one before that they wrote in the same ten minutes
+ * Keeps the content of a draft or a step that these changes replace, if they do. It is locked; the caller flushes. Where its writer
+ * only saves again, it takes the place of the one before that they wrote in the same ten minutes.
+ * @param isLasting keeps it also from the writer's next saves
  */
-export async function keepVersion(em: EntityManager, content: KeptContent, isReplaceable: boolean): Promise<void> {
+export async function keepVersion(
+  em: EntityManager,
+  content: KeptContent,
+  changes: Partial<KeptContent>,
+  edit: Edit | null,
+  isLasting = false,
+): Promise<void> {
+  if (!replacesContent(content, changes, edit)) return;
+  const changesKind = "blocks" in changes && (changes.blocks === null) !== (content.blocks === null);
+  const isReplaceable = !isLasting && !changesKind && edit !== null && edit.memberId === content.updatedBy;
   const { id: draftId, stepId = null, updatedAt: writtenAt, updatedBy: writtenBy } = content;
   const { subject, preheader, body, blocks } = content;
   const tenant = tenantOf(em);
