@@ -16,7 +16,7 @@ import { assertComposable, examineContent } from "../mail/examination.ts";
 import { UnsendableError } from "../mail/header.ts";
 import { describeProblem, TemplateError } from "../mail/template-problem.ts";
 import { compileDocument } from "../sends/drafts/documents.ts";
-import { MAX_BODY_BYTES, MAX_SUBJECT_LENGTH } from "../sends/drafts/drafts.ts";
+import { MAX_BODY_BYTES, MAX_SUBJECT_LENGTH, refuseCrowd } from "../sends/drafts/drafts.ts";
 import { keepVersion } from "../sends/drafts/versions.ts";
 import { movePeople } from "./enrolments.ts";
 import { isWaiting, readSequence, type Sequence, wakeSequence, wrongState } from "./state.ts";
@@ -218,6 +218,7 @@ export async function saveStep(
 ): Promise<string> {
   const check = async (sequence: Sequence) => {
     if (given === null) return [];
+    refuseCrowd(tenant.teamId);
     const body = document && { body: await compileDocument(tenant, document) };
     const content = parse(step, { ...given, ...body, id: stepId }, "");
     await checkStep(em, sequence, content, "");

@@ -470,6 +470,10 @@ describe("The erasure of a person", () => {
     await sql`update newsletters set blocks = ${blocks} where id = ${written.id}`.execute(db);
     await sql`insert into draft_versions (id, team_id, environment, draft_id, preheader, written_at, is_replaceable)
       values (${version}, ${team.team.id}, 'LIVE', ${written.id}, ${person.email}, now(), false)`.execute(db);
+    const campaign = await created("/campaigns", { name: "Steps" });
+    const step = newId("stepVersion");
+    await sql`insert into sequence_step_versions (id, campaign_id, step_id, wait_minutes, subject, body, blocks)
+      values (${step}, ${campaign.id}, 'a', 0, 'x', 'x', ${blocks})`.execute(db);
     const { rows, mentions } = await erase(person, { dryRun: true });
     assert.deepEqual(rows, [{ table: "idempotency_records", action: "blanked", rows: 3 }]);
     assert.deepEqual(mentions, [
@@ -477,6 +481,7 @@ describe("The erasure of a person", () => {
       { table: "lists", id: list.id },
       { table: "newsletters", id: newsletter.id },
       { table: "newsletters", id: written.id },
+      { table: "sequence_step_versions", id: step },
       { table: "contacts", id: contact.id },
     ]);
   });

@@ -334,7 +334,7 @@ describe("A step of blocks", () => {
     await write({ body: "<p>HTML</p>" });
     assert.deepEqual([(await show()).blocks, (await show()).preheader], [null, null]);
     const [last] = await versions();
-    assert.deepEqual([last?.has_blocks, last?.by], [true, sender.owner.name]);
+    assert.equal(last?.has_blocks, true);
     const query = { ...mail, version_id: last?.id ?? "" };
     assert.deepEqual((await ada.app.content.version.query({ query })).data.blocks, document(paragraph("3")));
     const ofOther = ada.app.content.version.query({ query: { ...query, step_id: "b" } });
