@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { BROADCAST_STATUSES, RESOURCE_TYPES, type ResourceType } from "../../../db/entities/send.ts";
+import { BROADCAST_STATUSES, RESOURCE_TYPES } from "../../../db/entities/send.ts";
 import { Team, type TrackingMode } from "../../../db/entities/team.ts";
 import { JsonText } from "../../../db/json.ts";
 import { transaction } from "../../../db/transaction.ts";
@@ -46,9 +46,6 @@ const ofOne = z.strictObject({ query: z.strictObject(one) });
 /** A draft, or a step of a sequence. */
 const oneMail = { ...one, step_id: stepId.optional() };
 const ofMail = z.strictObject({ query: z.strictObject(oneMail) });
-const mailOf = ({ type, id, step_id }: { type: ResourceType; id: string; step_id?: string | undefined }) => ({
-  ...{ type, id, stepId: step_id },
-});
 const newsletterList = z.strictObject({ newsletter_id: idParam, list_id: idParam });
 const MAX_PREHEADER_LENGTH = 500;
 /** ISO weekdays. */
@@ -195,7 +192,8 @@ const preview = consoleQuery(
     input: z.strictObject({ query: z.strictObject({ ...oneMail, person: z.string().max(320).optional() }) }),
   },
   async ({ ctx, input: { query } }) => {
-    const { html: _, to, isSample, ...mail } = await showDraft(ctx.em, ctx.tenant, mailOf(query), query.person);
+    const shown = { ...query, stepId: query.step_id };
+    const { html: _, to, isSample, ...mail } = await showDraft(ctx.em, ctx.tenant, shown, query.person);
     const name = [to.firstName, to.lastName].filter(Boolean).join(" ");
     return { ...mail, to: { name, address: to.email }, is_sample: isSample };
   },
@@ -206,12 +204,13 @@ const startsWith = z.strictObject({ ...oneMail, starts_with: z.string().min(1).m
 /** People whom a draft targets, by the beginning of an address or name: the mail can be shown as theirs. */
 const people = consoleQuery(
   { role: "VIEWER", isHeavy: true, input: z.strictObject({ query: startsWith }) },
-  ({ ctx, input: { query } }) => searchTargets(ctx.em, ctx.tenant, mailOf(query), query.starts_with),
+  ({ ctx, input: { query } }) =>
+    searchTargets(ctx.em, ctx.tenant, { ...query, stepId: query.step_id }, query.starts_with),
 );
 
 /** Before a send: for what it is refused, what could be better, and how many people lack a value. */
 const check = consoleQuery({ role: "VIEWER", isHeavy: true, input: ofMail }, ({ ctx, input: { query } }) =>
-  checkDraft(ctx.em, ctx.tenant, mailOf(query)),
+  checkDraft(ctx.em, ctx.tenant, { ...query, stepId: query.step_id }),
 );
 
 /** Of a team in this process. */
@@ -222,7 +221,13 @@ const links = consoleQuery({ role: "VIEWER", input: ofMail }, ({ ctx, input: { q
   const { em, tenant, answering, probeUrl: probe, env } = ctx;
   const gone = new AbortController();
   answering.once("close", () => gone.abort());
-  const check = () => checkDraftLinks(em, tenant, mailOf(query), { probe, ownUrl: env.PUBLIC_URL, signal: gone.signal });
+  const check = () =>
+    checkDraftLinks(
+      em,
+      tenant,
+      { ...query, stepId: query.step_id },
+      { probe, ownUrl: env.PUBLIC_URL, signal: gone.signal },
+    );
   return LINK_CHECKS.during(tenant.teamId, answering, check);
 });
 
@@ -281,7 +286,7 @@ const sendTest = consoleMutation(
   },
   async ({ ctx, input: { body } }) => {
     const { access, tenant, vault, temporal } = ctx;
-    const resource = mailOf(body);
+    const resource = { type: body.type, id: body.id, stepId: body.step_id };
     const { id } = await keyOfSessions(ctx.em, vault, tenant, access.caller.memberId);
     const { caller: key } = await readAccess(ctx.em, tenant, id, sendScope(resource));
     const test = { ...tenant, resource, memberIds: [...new Set(body.member_ids)] };

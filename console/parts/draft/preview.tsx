@@ -45,12 +45,7 @@ export function Preview({ mail, version }: PreviewProps) {
         <ChoiceFilter name="look" label="Look" any="Light" choices={LOOKS} />
       </div>
       {find && (
-        <FoundPeople
-          kind={kind}
-          id={id}
-          beginning={find}
-          onChoose={(email) => set({ person: email, find: undefined })}
-        />
+        <FoundPeople mail={mail} beginning={find} onChoose={(email) => set({ person: email, find: undefined })} />
       )}
       {query.isPending && <Loading />}
       <Problem error={query.error} />
