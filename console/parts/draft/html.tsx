@@ -29,7 +29,11 @@ const THEME = EditorView.theme({
 });
 
 /** Those of the text if all its lines end alike; others stay characters of their lines, so that no byte is rewritten. */
-const separatorOf = (text: string) => (/^(?:[^\r\n]|\r\n)*\r\n(?:[^\r\n]|\r\n)*$/.test(text) ? "\r\n" : "\n");
+const separatorOf = (text: string) => (text.includes("\r\n") && !/\r(?!\n)|(?<!\r)\n/.test(text) ? "\r\n" : "\n");
+
+/** Where a line of the text is longer, lines are not wrapped: each key would lay out the whole line. */
+const MAX_WRAPPED_CHARS = 20_000;
+const hasLongLine = (text: string) => text.split(/\r\n?|\n/).some((line) => line.length > MAX_WRAPPED_CHARS);
 
 interface HtmlProps extends BodyProps {
   /** The message of a refusal, which may name a place. */
@@ -56,7 +60,7 @@ export function HtmlEditor({ value, onChange, tags, readOnly, problem }: HtmlPro
         syntaxHighlighting(classHighlighter),
         lintGutter(),
         THEME,
-        EditorView.lineWrapping,
+        hasLongLine(value) ? [] : EditorView.lineWrapping,
         EditorView.contentAttributes.of({ "aria-label": "HTML" }),
         EditorState.lineSeparator.of(separator),
         EditorView.clipboardInputFilter.of((text) => text.replace(/\r\n?|\n/g, separator)),

@@ -18,10 +18,16 @@ import { Toolbar } from "./toolbar.tsx";
 const WORDS =
   "Press / for a block, {{ for a merge tag, paste or drop an image, Alt+F10 for the tools, and Enter on a selected block for its values.";
 
+/** Between the tools and the place of the cursor. */
+const SPACE_PX = 8;
+/** Height of the row that sticks to the bottom. */
+const SAVE_PX = 64;
+
 /** Edits a document of blocks. @param value as `blocksText` writes it */
 export function BlocksEditor({ value, onChange, tags, readOnly }: BodyProps) {
   const place = useRef<HTMLDivElement>(null);
   const around = useRef<HTMLDivElement>(null);
+  const tools = useRef<HTMLDivElement>(null);
   const [editor, setEditor] = useState<Editor>();
   const [, render] = useReducer((count: number) => count + 1, 0);
   const [opened, setOpened] = useState<Kind>();
@@ -87,6 +93,12 @@ export function BlocksEditor({ value, onChange, tags, readOnly }: BodyProps) {
       setChosen(0);
       setHovered(undefined);
     };
+    const covered = {
+      ...{ right: 0, bottom: SAVE_PX, left: 0 },
+      get top() {
+        return (tools.current?.offsetHeight ?? 0) + SPACE_PX;
+      },
+    };
     const made = new Editor({
       element: place.current,
       extensions: EXTENSIONS,
@@ -105,6 +117,8 @@ export function BlocksEditor({ value, onChange, tags, readOnly }: BodyProps) {
         now.current.onChange(blocksText(state.doc.toJSON()));
       },
       editorProps: {
+        scrollThreshold: covered,
+        scrollMargin: covered,
         attributes: { role: "textbox", "aria-multiline": "true", "aria-label": "Text of the mail" },
         handleKeyDown: (_, event) => now.current.press(event),
         handlePaste: (_, { clipboardData }) => now.current.take(clipboardData),
@@ -121,6 +135,20 @@ export function BlocksEditor({ value, onChange, tags, readOnly }: BodyProps) {
     editor.commands.setContent(JSON.parse(value), { emitUpdate: false });
   }, [editor, value]);
 
+  // The tools stick to the top, and grow by the values of a block that is selected.
+  useEffect(() => {
+    const { style } = document.documentElement;
+    const observer = new ResizeObserver(() => {
+      style.scrollPaddingBlock = `${(tools.current?.offsetHeight ?? 0) + SPACE_PX}px ${SAVE_PX}px`;
+      editor?.view.dom.querySelector(".ProseMirror-selectednode")?.scrollIntoView({ block: "nearest" });
+    });
+    if (tools.current) observer.observe(tools.current);
+    return () => {
+      observer.disconnect();
+      style.scrollPaddingBlock = "";
+    };
+  }, [editor]);
+
   const option = menu && `${MENU_ID}-${active}`;
   useEffect(() => {
     const dom = editor?.view.dom;
@@ -133,7 +161,7 @@ export function BlocksEditor({ value, onChange, tags, readOnly }: BodyProps) {
   return (
     <div ref={around} className="blocks">
       {editor && !readOnly && (
-        <div className="tools">
+        <div ref={tools} className="tools">
           <Toolbar
             editor={editor}
             onOpen={(kind) => {
