@@ -7,6 +7,7 @@ import { readEnv, SettingsError } from "../config/env.ts";
 import { portFailure, serveHealth } from "../config/health.ts";
 import { collectProcessMetrics } from "../config/process-metrics.ts";
 import { limitStop } from "../config/stop-limit.ts";
+import { requireSharedStore } from "../domain/images/images.ts";
 import { startExaminations } from "../domain/mail/examination.ts";
 import { AdmissionError } from "../domain/secrets/admission.ts";
 import { createApp } from "./app.ts";
@@ -41,6 +42,12 @@ function listen(server: Server, host: string, port: number): Promise<number> {
  */
 async function keepConnecting({ connectDatabase }: Deps): Promise<void> {
   while ((await connectDatabase()) !== undefined) await delay(CONNECT_AGAIN_MS, undefined, { ref: false });
+}
+
+/** So that an operator sees it before a member does. */
+async function reportStore({ images, orm, log }: Deps): Promise<void> {
+  if (!images) return;
+  await requireSharedStore(orm.em.fork(), images).catch((err) => log.error({ err }, "images cannot be used"));
 }
 
 /** @returns takes no more requests, and waits for those in flight */
@@ -100,7 +107,8 @@ async function main(): Promise<void> {
   const drain = drainerOf(server);
   const port = await listen(server, env.HOST, env.PORT);
   deps.log.info({ host: env.HOST, port, healthPort }, "listening");
-  if (!isConnected) keepConnecting(deps).catch(endWith);
+  if (isConnected) void reportStore(deps);
+  else keepConnecting(deps).then(() => reportStore(deps), endWith);
   startExaminations();
 
   const stop = async (reason: string) => {

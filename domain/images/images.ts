@@ -105,6 +105,34 @@ export async function addImage(
   });
 }
 
+const STORE_ANSWER_MS = 5_000;
+
+/**
+ * Every process has to reach the same images, and the newest one proves it: each machine's own folder would lack those of the others.
+ * @throws {ApiError} `resource_state_invalid`, which names the settings; `service_unavailable` when the store does not answer
+ */
+export async function requireSharedStore(em: EntityManager, store: FileStore): Promise<void> {
+  const has = async (file: string): Promise<boolean> => {
+    const found = await store.get(file, AbortSignal.timeout(STORE_ANSWER_MS)).catch((cause) => {
+      throw new ApiError("service_unavailable", "The images cannot be reached at present.", { cause });
+    });
+    found?.content.destroy();
+    return found !== undefined;
+  };
+  // One that is deleted meanwhile has lost its file: the one before it is the newest then.
+  for (let missing = ""; ; ) {
+    const { file } =
+      (await kysely(em).selectFrom("images").select("file").orderBy("id", "desc").limit(1).executeTakeFirst()) ?? {};
+    if (file === undefined || (await has(file))) return;
+    if (file === missing) throw new ApiError("resource_state_invalid", NOT_SHARED);
+    missing = file;
+  }
+}
+
+const NOT_SHARED =
+  "This process does not reach the newest image: the operator sets IMAGES_DIRECTORY to one folder that every API and " +
+  "maintenance process shares, or IMAGES_S3_URL to a bucket.";
+
 /** Of the mails whose body shows an image: the newest of each kind, and so many that it finds. */
 const SEARCHED_MAILS = 2_000;
 const FOUND_MAILS = 100;

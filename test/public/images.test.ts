@@ -1,17 +1,20 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
+import { mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { connect } from "node:net";
+import { tmpdir } from "node:os";
 import { Readable } from "node:stream";
 import { appRouter } from "../../api/router.ts";
 import { newId } from "../../domain/ids.ts";
 import { imageFile, imageUrl } from "../../domain/images/links.ts";
-import type { FileStore, StoredFile } from "../../lib/file-store.ts";
+import { type FileStore, openImageStore, type StoredFile } from "../../lib/file-store.ts";
 import { serveRoutes, type TestApp } from "../support/app.ts";
 import { type Cookies, signIn } from "../support/console.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeTeam, openStackVault, type TestTeam, unique } from "../support/factories.ts";
-import { tryUpload, uploadImage } from "../support/images.ts";
+import { tryUpload, uniquePng, uploadImage } from "../support/images.ts";
 import { SAMPLES } from "../support/pictures.ts";
+import { stack } from "../support/stack.ts";
 
 /** A store whose answers a test chooses. */
 const storeOf = (get: FileStore["get"]): FileStore => ({ put: async () => {}, delete: async () => {}, get });
@@ -212,13 +215,29 @@ describe("GET /i/{image}", () => {
     assert.match(error.message, /IMAGES_DIRECTORY or IMAGES_S3_URL/);
   });
 
+  it("is not stored by a process whose folder lacks the newest one, and the operator reads which settings to correct", async () => {
+    await uploadImage(cookies, team.team.id, uniquePng());
+    const folder = mkdtempSync(`${tmpdir()}/images-`);
+    const own = openImageStore({ ...(await stack()).env, IMAGES_DIRECTORY: folder, IMAGES_S3_URL: undefined });
+    const app = await serveRoutes(appRouter, { with: { images: own } });
+    apps.push(app);
+    const refused = await tryUpload(cookies, team.team.id, uniquePng(), { at: app.origin });
+    const { error } = (await refused.json()) as { error: { code: string; message: string } };
+    assert.equal(error.code, "resource_state_invalid");
+    assert.match(error.message, /IMAGES_DIRECTORY to one folder .* IMAGES_S3_URL/);
+    assert.deepEqual(readdirSync(folder), []);
+    rmSync(folder, { recursive: true });
+  });
+
   it("is not stored where the store fails, and what it may have written is noted for deletion", async () => {
     const files: string[] = [];
     const put = async (file: string) => {
       files.push(file);
       throw new Error("no space left on device");
     };
-    const app = await serveRoutes(appRouter, { with: { images: { ...storeOf(async () => undefined), put } } });
+    const app = await serveRoutes(appRouter, {
+      with: { images: { ...storeOf(async () => ({ bytes: 0, content: Readable.from([]) })), put } },
+    });
     apps.push(app);
     const answer = await tryUpload(cookies, team.team.id, SAMPLES.lossless, { at: app.origin });
     assert.equal(answer.status, 503);

@@ -4,7 +4,7 @@ import { requireRole } from "../../../domain/access/access.ts";
 import { authenticateSession, type SessionRequest } from "../../../domain/access/sessions.ts";
 import { ApiError } from "../../../domain/errors.ts";
 import { MAX_IMAGE_BYTES } from "../../../domain/images/clean.ts";
-import { addImage } from "../../../domain/images/images.ts";
+import { addImage, requireSharedStore } from "../../../domain/images/images.ts";
 import type { Deps } from "../../deps.ts";
 import { beforeDeadline, DEADLINE_MS } from "../../rest/deadline.ts";
 import { localsOf, receiveBody } from "../../rest/http.ts";
@@ -34,6 +34,7 @@ export function imageUpload(deps: Deps, sessionOf: (req: Request) => SessionRequ
       }
       await takeTurn("write", access, res);
       await UPLOADS.take(access.tenant.teamId, res);
+      await requireSharedStore(orm.em.fork(), images);
       const content = await pauseDeadline(() => receiveBody(req, { mostBytes: MAX_IMAGE_BYTES }));
       const name = String(new URL(req.url, env.PUBLIC_URL).searchParams.get("name") ?? "").slice(0, MAX_NAME);
       const em = forTenant(orm.em, access.tenant);
