@@ -312,6 +312,35 @@ describe("The editor of a draft", function () {
     }
   });
 
+  it("keeps the cursor and a selected block below the tools that stick to the top of a phone", async () => {
+    await inPage({ viewport: { width: 390, height: 844 } }, async (page) => {
+      const { app, one } = await open(page, undefined, "?view=text");
+      const paragraphs = Array.from({ length: 12 }, () =>
+        words(word("Words that fill more than one line of a phone.")),
+      );
+      const blocks = { type: "doc" as const, content: [...paragraphs, { type: "divider" }, ...paragraphs] };
+      await app.content.saveBlocks.mutate({ body: { ...one, preheader: null, blocks: blocks as never } });
+      await page.reload();
+      await page.locator(".ProseMirror p").last().click();
+      const seen = new Set<string>();
+      for (let i = 0; i < 30; i++) {
+        await press(page, "ArrowUp");
+        // Once the page is laid out.
+        const place =
+          await page.evaluate(`new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => {
+          const { focusNode, focusOffset } = getSelection();
+          const node = document.querySelector(".ProseMirror-selectednode");
+          const range = document.createRange();
+          if (!node) range.setStart(focusNode, focusOffset);
+          const { top } = (node ?? range).getBoundingClientRect();
+          done([node ? "block" : "cursor", top >= document.querySelector(".tools").getBoundingClientRect().bottom]);
+        })))`);
+        seen.add(String(place));
+      }
+      assert.deepEqual([...seen].sort(), ["block,true", "cursor,true"]);
+    });
+  });
+
   it("changes blocks into HTML and HTML into blocks when the writer says so, and restores versions", async () => {
     await inPage({}, async (page) => {
       const { saved, read } = await open(page);
