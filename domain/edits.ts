@@ -34,6 +34,7 @@ export class EditedMeanwhile extends ApiError {
 const TABLES: Partial<Record<IdKind, string>> = {
   newsletter: "newsletters",
   campaign: "campaigns",
+  template: "templates",
   segment: "segments",
   list: "lists",
   account: "email_accounts",

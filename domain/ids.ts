@@ -15,6 +15,7 @@ export const ID_PREFIX = {
   newsletter: "nl",
   campaign: "cmp",
   draftVersion: "dftv",
+  template: "tpl",
   stepVersion: "stepv",
   send: "send",
   creditEntry: "cred",

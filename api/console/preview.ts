@@ -4,6 +4,7 @@ import { requireScope } from "../../domain/access/access.ts";
 import { authenticateSession } from "../../domain/access/sessions.ts";
 import { notFound } from "../../domain/errors.ts";
 import { showPage } from "../../domain/sends/drafts/shown-draft.ts";
+import { showTemplate } from "../../domain/sends/drafts/templates.ts";
 import { resourceTypeOf } from "../../domain/sends/operators/inspection.ts";
 import type { Deps } from "../deps.ts";
 import { beforeDeadline, DEADLINE_MS } from "../rest/deadline.ts";
@@ -21,7 +22,7 @@ const POLICY = [
   "frame-ancestors 'self'",
 ].join(";");
 
-/** `GET /{newsletters|campaigns}/{id}`: the HTML of a mail, or of that of a `step`, as a page for a frame. */
+/** `GET /{newsletters|campaigns|templates}/{id}`: the HTML of a mail, or of that of a `step`, as a page for a frame. */
 export function mailPreview({ env, orm, vault, limits }: Deps): Router {
   const isSecure = env.PUBLIC_URL.startsWith("https:");
   const router = Router();
@@ -29,10 +30,10 @@ export function mailPreview({ env, orm, vault, limits }: Deps): Router {
     // Postgres stores no NUL: no record can have one in its id.
     if (req.url.includes("%00")) throw notFound();
     const { kind, id } = req.params;
-    const type = resourceTypeOf(id);
-    if (type === undefined || kind !== `${type}s`) throw notFound();
+    const type = kind === "templates" ? undefined : resourceTypeOf(id);
+    if (kind !== `${type ?? "template"}s`) throw notFound();
     const parameters = new URL(req.url, env.PUBLIC_URL).searchParams;
-    const scope = `${type}s:read` as const;
+    const scope = `${type ?? "newsletter"}s:read` as const;
     const request = {
       token: readCookie(req, "session", isSecure),
       teamId: parameters.get("team") ?? "",
@@ -46,6 +47,7 @@ export function mailPreview({ env, orm, vault, limits }: Deps): Router {
       requireScope(access, scope);
       await takeTurn("heavy", access, res);
       const em = forTenant(orm.em, access.tenant);
+      if (!type) return showTemplate(em, access.tenant, id);
       const stepId = parameters.get("step") || undefined;
       return showPage(em, access.tenant, { type, id, stepId }, parameters.get("person") || undefined);
     });

@@ -9,9 +9,11 @@ import { importsRouter } from "./imports/routes.ts";
 import { overviewRouter } from "./overview/routes.ts";
 import { sequencesRouter } from "./sequences/routes.ts";
 import { teamRouter } from "./team/routes.ts";
+import { templatesRouter } from "./templates/routes.ts";
 
 const app = router({
   content: contentRouter,
+  templates: templatesRouter,
   audience: audienceRouter,
   images: imagesRouter,
   imports: importsRouter,

@@ -110,6 +110,26 @@ export const DraftVersionSchema = defineEntity({
 export class DraftVersion extends DraftVersionSchema.class {}
 DraftVersionSchema.setClass(DraftVersion);
 
+/** Content for new drafts, as a member has saved that of another one. */
+export const TemplateSchema = defineEntity({
+  name: "templates",
+  filters: tenantFilters,
+  indexes: [{ properties: ["teamId", "environment"] }],
+  properties: {
+    id: code().primary(),
+    ...tenancy,
+    name: text("team"),
+    subject: text("team").nullable(),
+    preheader: text("team").nullable(),
+    /** HTML; null where it has blocks, which each draft of it compiles with the looks of its day. */
+    body: text("team").nullable(),
+    blocks: holding("team", p.json<unknown>()).nullable(),
+    ...edited,
+  },
+});
+export class Template extends TemplateSchema.class {}
+TemplateSchema.setClass(Template);
+
 export const SendPreviewSchema = defineEntity({
   name: "send_previews",
   indexes: [{ properties: ["expiresAt"] }],

@@ -118,6 +118,8 @@ create index "suppressions_team_id_environment_reason_updated_at_id_index" on "s
 create index "suppressions_team_id_environment_reason_created_at_id_index" on "suppressions" ("team_id", "environment", "reason", "created_at", "id");
 alter table "suppressions" add constraint "suppressions_team_id_environment_email_unique" unique ("team_id", "environment", "email");
 create table "teams" ("id" text not null, "name" text not null, "plan" text not null, "time_zone" text not null default 'UTC', "requests_per_minute" int null, "contact_slots" int null, "webhook_endpoints" int null, "tracking" text not null default 'OFF', "language" text not null default 'en', "logo_url" text null, "accent_color" text not null default '#0b57d0', "background_color" text not null default '#ffffff', "font" text not null default 'sans', "sender_name" text null, "sender_email" text null, "mail_footer" text null, "postal_address" text null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), "updated_by" text null, primary key ("id"));
+create table "templates" ("id" text not null, "team_id" text not null, "environment" text not null, "name" text not null, "subject" text null, "preheader" text null, "body" text null, "blocks" jsonb null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), "updated_by" text null, primary key ("id"));
+create index "templates_team_id_environment_index" on "templates" ("team_id", "environment");
 create table "tracked_links" ("id" text not null, "team_id" text not null, "environment" text not null, "resource_id" text not null, "url" text not null, "clicks" int not null, "clickers" int not null, "clicks_unknown" int not null, "clicks_machine" int not null, "first_at" timestamptz(3) null, "last_at" timestamptz(3) null, primary key ("id"));
 create index "tracked_links_resource_id_index" on "tracked_links" ("resource_id");
 create table "tracking_consents" ("team_id" text not null, "environment" text not null, "email" text not null, "status" text not null, "way" text not null, "words" text null, "at" timestamptz(3) not null, primary key ("team_id", "environment", "email"));
@@ -171,6 +173,7 @@ create trigger "suppressions_touch" before update on "suppressions" for each row
 create trigger "email_accounts_touch" before update on "email_accounts" for each row execute function touch_edited();
 create trigger "newsletters_touch" before update on "newsletters" for each row execute function touch_edited();
 create trigger "campaigns_touch" before update on "campaigns" for each row execute function touch_edited();
+create trigger "templates_touch" before update on "templates" for each row execute function touch_edited();
 create trigger "newsletters_versions" after delete on "newsletters" for each row execute function delete_draft_versions();
 create trigger "campaigns_versions" after delete on "campaigns" for each row execute function delete_draft_versions();
 create trigger "sends_touch" before update on "sends" for each row execute function touch_updated_at();
@@ -208,6 +211,7 @@ alter table "images" add constraint "images_team_id_fk" foreign key ("team_id") 
 alter table "imports" add constraint "imports_team_id_fk" foreign key ("team_id") references "teams" ("id") on delete cascade;
 alter table "import_parts" add constraint "import_parts_import_id_fk" foreign key ("import_id") references "imports" ("id") on delete cascade;
 alter table "report_sources" add constraint "report_sources_team_id_fk" foreign key ("team_id") references "teams" ("id") on delete cascade;
+alter table "templates" add constraint "templates_team_id_fk" foreign key ("team_id") references "teams" ("id") on delete cascade;
 alter table "campaigns" add constraint "campaigns_team_id_fk" foreign key ("team_id") references "teams" ("id") on delete cascade;
 alter table "newsletter_lists" add constraint "newsletter_lists_newsletter_id_fk" foreign key ("newsletter_id") references "newsletters" ("id") on delete cascade;
 alter table "newsletter_lists" add constraint "newsletter_lists_list_id_fk" foreign key ("list_id") references "lists" ("id") on delete cascade;

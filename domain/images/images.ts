@@ -147,7 +147,8 @@ async function findUses(em: EntityManager, tenant: Tenant, imageId: string): Pro
   const { rows } = await sql<{ status: string }>`
     ${newest(drafts("newsletters"))} union ${newest(drafts("campaigns"))} union ${newest(sql`
       select c.id, c.status, v.body from campaigns c join sequence_step_versions v on v.campaign_id = c.id
-      where ${ofTenant(tenant, "c")} order by v.created_at desc`)}
+      where ${ofTenant(tenant, "c")} order by v.created_at desc`)} union ${newest(sql`
+      select id, 'DRAFT' as status, coalesce(body, blocks::text) as body from templates where ${ofTenant(tenant)}`)}
     limit ${sql.lit(FOUND_MAILS)}`.execute(kysely(em));
   return rows;
 }

@@ -278,13 +278,7 @@ async function changeSteps<Checked>(
       const versionId = isNew
         ? await writeVersion(tx, id, now, edit, status === "DRAFT" ? before?.versionId : undefined)
         : before?.versionId;
-      await sql`
-        insert into sequence_steps (campaign_id, step_id, place, version_id, removed_at)
-        values (${id}, ${stepId}, ${place + 1}, ${versionId}, ${now ? null : sql`now()`})
-        on conflict (campaign_id, step_id) do update
-        set place = excluded.place, version_id = excluded.version_id, removed_at = excluded.removed_at`.execute(
-        kysely(tx),
-      );
+      await placeStep(tx, id, { stepId, place: place + 1, versionId, isUsed: now !== undefined });
     }
     await movePeople(
       tx,
@@ -303,6 +297,28 @@ async function changeSteps<Checked>(
     return { counts, ...orNotFound(rows[0]) };
   });
 }
+
+/** Gives a sequence without steps those that another one has now. @param em in the caller's transaction */
+export async function copySteps(em: EntityManager, from: string, to: string): Promise<void> {
+  const used = (await readSteps(em, from)).filter(({ isUsed }) => isUsed);
+  for (const [i, { id: stepId, content }] of used.entries()) {
+    const versionId = await writeVersion(em, to, content, null);
+    await placeStep(em, to, { stepId, place: i + 1, versionId, isUsed: true });
+  }
+}
+
+interface PlacedStep {
+  stepId: string;
+  place: number;
+  versionId: string | undefined;
+  isUsed: boolean;
+}
+
+const placeStep = (em: EntityManager, campaignId: string, { stepId, place, versionId, isUsed }: PlacedStep) =>
+  sql`insert into sequence_steps (campaign_id, step_id, place, version_id, removed_at)
+    values (${campaignId}, ${stepId}, ${place}, ${versionId}, ${isUsed ? null : sql`now()`})
+    on conflict (campaign_id, step_id) do update
+    set place = excluded.place, version_id = excluded.version_id, removed_at = excluded.removed_at`.execute(kysely(em));
 
 /** @param id of the version that it replaces @returns the version's id */
 async function writeVersion(

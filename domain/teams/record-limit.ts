@@ -11,6 +11,7 @@ export interface LimitedRecords {
     | "lists"
     | "newsletters"
     | "segments"
+    | "templates"
     | "webhook_endpoints";
   name: string;
   condition?: RawBuilder<boolean>;

@@ -7,6 +7,7 @@ import { readAccess } from "../../../domain/access/key-lookup.ts";
 import { keyOfSessions } from "../../../domain/access/session-key.ts";
 import { MAX_ADDRESS_LENGTH } from "../../../domain/address.ts";
 import { readFields } from "../../../domain/audience/contact-fields.ts";
+import { duplicate, WRITTEN } from "../../../domain/duplicates.ts";
 import { newId } from "../../../domain/ids.ts";
 import { exportRecipients } from "../../../domain/import/export.ts";
 import { blockDocument } from "../../../domain/mail/blocks/schema.ts";
@@ -24,7 +25,6 @@ import {
   readBroadcast,
   updateDraft,
 } from "../../../domain/sends/drafts/drafts.ts";
-import { duplicateDraft } from "../../../domain/sends/drafts/duplicate.ts";
 import { checkDraft, searchTargets, showDraft } from "../../../domain/sends/drafts/shown-draft.ts";
 import { listVersions, readVersion } from "../../../domain/sends/drafts/versions.ts";
 import { ACTIVITIES } from "../../../domain/sends/ledger/activity.ts";
@@ -231,11 +231,11 @@ const links = consoleQuery({ role: "VIEWER", input: ofMail }, ({ ctx, input: { q
   return LINK_CHECKS.during(tenant.teamId, answering, check);
 });
 
-const duplicate = consoleMutation(
-  { role: "EDITOR", input: bodyOf(z.strictObject(one)) },
+/** Of a newsletter, a campaign, a sequence, a segment or a template. */
+const duplicateRoute = consoleMutation(
+  { role: "EDITOR", input: bodyOf(z.strictObject({ type: z.enum(WRITTEN), id: idParam })) },
   async ({ ctx, input: { body } }) => {
-    const limit = body.type === "newsletter" ? ctx.env.MAX_NEWSLETTERS : ctx.env.MAX_CAMPAIGNS;
-    const { id, name } = await duplicateDraft(ctx.em, ctx.tenant, body, limit);
+    const { id, name } = await duplicate(ctx.em, ctx.tenant, body, ctx.env);
     return { id, name };
   },
 );
@@ -314,7 +314,7 @@ export const contentRouter = router({
   people,
   check,
   links,
-  duplicate,
+  duplicate: duplicateRoute,
   recipients,
   exportRecipients: exportPage,
   sendTest,

@@ -12,7 +12,7 @@ import { readVersion } from "./versions.ts";
 /** A mail as its writer sees it; without a subject the draft's stays. */
 type WrittenDocument = BlockSource & { subject?: string | null | undefined };
 
-/** The HTML of a draft, or of a step. @throws {ApiError} `validation_failed`; `rate_limit_exceeded` while too many others wait */
+/** The HTML of a draft, a step or a template. @throws {ApiError} `validation_failed`; `rate_limit_exceeded` while too many others wait */
 export async function compileDocument({ teamId }: Tenant, written: BlockSource): Promise<string> {
   refuseCrowd(teamId);
   const source = { blocks: written.blocks, preheader: written.preheader, language: written.language };

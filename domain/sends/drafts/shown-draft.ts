@@ -8,7 +8,7 @@ import { ApiError } from "../../errors.ts";
 import { type ContentWarning, MAX_BYTES_SHOWN, MAX_SUBJECT_SHOWN } from "../../mail/content-warnings.ts";
 import { examineContent, showInThread } from "../../mail/examination.ts";
 import { mergeValuesOf, type ShownMessage } from "../../mail/message.ts";
-import { SAMPLE } from "../../mail/template.ts";
+import { type MergeValues, SAMPLE } from "../../mail/template.ts";
 import { type ContentField, describeProblem, TemplateError } from "../../mail/template-problem.ts";
 import type { MailResource } from "../resource.ts";
 import { type Draft, readDraft } from "./draft.ts";
@@ -63,25 +63,33 @@ async function fillDraft<Task extends "show" | "examine">(
 ) {
   const draft = await readDraft(em, tenant, resource, { lock: false });
   const sample = SAMPLES.find((name) => name === as);
-  const person = sample
-    ? undefined
-    : await (draft.rules === "campaign" ? findContact : findSubscriber)(em, draft, as);
+  const person = sample ? undefined : await (draft.rules === "campaign" ? findContact : findSubscriber)(em, draft, as);
   if (!person && !sample && as !== undefined) {
     throw new ApiError("not_found", "No person of this team has that address.", { param: "person" });
   }
   const to = person ?? samplePerson(draft, sample === "nameless");
   const content = { subject: draft.subject ?? "", html: draft.body ?? "" };
-  refuseCrowd(tenant.teamId);
   const values = mergeValuesOf({ ...to, fields: to.fields ?? undefined, ...LINKS });
-  const result = await showInThread(tenant.teamId, task, content, values).catch((error: unknown) => {
-    throw error instanceof TemplateError ? templateRefusal(error.problem, "html") : error;
-  });
+  const result = await showContent(tenant.teamId, task, content, values);
   const readProblems = async (): Promise<DraftProblem[]> =>
     (await examineContent(tenant.teamId, content, draft.fieldNames)).map((problem) => ({
       field: partOf(problem.field),
       message: describeProblem(problem),
     }));
   return { result, draft, to, isSample: !person, readProblems };
+}
+
+/** @throws {ApiError} `validation_failed` for a template that cannot be used; `rate_limit_exceeded` */
+export async function showContent<Task extends "show" | "examine">(
+  teamId: string,
+  task: Task,
+  content: Record<ContentField, string>,
+  values: MergeValues,
+) {
+  refuseCrowd(teamId);
+  return showInThread(teamId, task, content, values).catch((error: unknown) => {
+    throw error instanceof TemplateError ? templateRefusal(error.problem, "html") : error;
+  });
 }
 
 /**

@@ -1,0 +1,110 @@
+import { LockMode } from "@mikro-orm/postgresql";
+import { sql } from "kysely";
+import { type ResourceType, Template } from "../../../db/entities/send.ts";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../../../db/orm.ts";
+import { isoInstant } from "../../../db/sql.ts";
+import { transaction } from "../../../db/transaction.ts";
+import { notFound, orNotFound } from "../../errors.ts";
+import { newId } from "../../ids.ts";
+import type { BlockDocument } from "../../mail/blocks/schema.ts";
+import { SAMPLE } from "../../mail/template.ts";
+import { OWN_TEMPLATES } from "../../mail/templates/own.ts";
+import { holdPlace } from "../../teams/record-limit.ts";
+import type { SendResource } from "../resource.ts";
+import { compileDocument } from "./documents.ts";
+import { BROADCASTS, type Broadcast, checkTemplates, createDraft, readBroadcast, sequenceRefusal } from "./drafts.ts";
+import { showContent } from "./shown-draft.ts";
+
+/** Of a team in an environment. */
+export const MAX_TEMPLATES = 500;
+
+/** Those of the team, without their content, by name. */
+export const listTemplates = (em: EntityManager, tenant: Tenant) =>
+  kysely(em)
+    .selectFrom("templates")
+    .where(ofTenant(tenant))
+    .select(["id", "name", "subject", isoInstant(sql.ref("updated_at")).as("updated_at")])
+    .orderBy(sql`lower(name)`)
+    .orderBy("id")
+    .execute();
+
+type Content = Pick<Template, "name" | "subject" | "preheader" | "body" | "blocks">;
+
+/** In the caller's transaction. @throws {ApiError} `resource_limit_reached` */
+export async function addTemplate(em: EntityManager, tenant: Tenant, content: Content): Promise<Template> {
+  await holdPlace(em, tenant, { table: "templates", name: "templates" }, MAX_TEMPLATES);
+  const template = em.create(Template, { id: newId("template"), ...tenant, ...content });
+  await em.flush();
+  return template;
+}
+
+/** Of the team alone. @throws {ApiError} `not_found` */
+export const readTemplate = async (em: EntityManager, id: string): Promise<Template> =>
+  orNotFound(await em.findOne(Template, { id }, { lockMode: LockMode.PESSIMISTIC_WRITE }));
+
+/**
+ * Saves the content of a newsletter or campaign, in the caller's transaction.
+ * @param replaces the template whose place it takes
+ * @throws {ApiError} `not_found` for either; `resource_state_invalid` for a sequence; `resource_limit_reached`
+ */
+export async function saveAsTemplate(
+  em: EntityManager,
+  tenant: Tenant,
+  { type, id }: SendResource,
+  { name, replaces }: { name: string; replaces?: string | undefined },
+): Promise<Template> {
+  const source = await readBroadcast(em, BROADCASTS[type], id);
+  if ("isDrip" in source && source.isDrip) throw sequenceRefusal();
+  const { subject = null, preheader = null, body = null, blocks = null } = source;
+  const content = { name, subject, preheader, blocks, body: blocks === null ? body : null };
+  if (replaces === undefined) return addTemplate(em, tenant, content);
+  const template = Object.assign(await readTemplate(em, replaces), content);
+  await em.flush();
+  return template;
+}
+
+/** In the caller's transaction. @throws {ApiError} `not_found` */
+export async function renameTemplate(em: EntityManager, id: string, name: string): Promise<void> {
+  (await readTemplate(em, id)).name = name;
+  await em.flush();
+}
+
+/** Drafts that were made of it stay. @throws {ApiError} `not_found` */
+export async function deleteTemplate(em: EntityManager, id: string): Promise<void> {
+  if ((await em.nativeDelete(Template, { id })) === 0) throw notFound();
+}
+
+/**
+ * The content of a template, compiled as the team's mails are now.
+ * @param id one of the team's, or of `OWN_TEMPLATES` @throws {ApiError} `not_found`; as `compileDocument`
+ */
+async function composeTemplate(em: EntityManager, tenant: Tenant, id: string) {
+  const own = OWN_TEMPLATES.get(id);
+  const { subject, preheader, blocks, body } = own
+    ? { ...own, body: null }
+    : orNotFound(await em.findOne(Template, { id }));
+  const document = blocks as BlockDocument | null;
+  const html = document ? await compileDocument(tenant, { blocks: document, preheader: preheader ?? null }) : body;
+  return { subject: subject ?? null, preheader: preheader ?? null, blocks: document, body: html ?? null };
+}
+
+/**
+ * Makes a draft with the content of a template.
+ * @param em in no transaction @throws {ApiError} as `composeTemplate`, `checkTemplates` and `createDraft`
+ */
+export async function draftFromTemplate(
+  em: EntityManager,
+  tenant: Tenant,
+  { type, name, template }: { type: ResourceType; name: string; template: string },
+  limit: number,
+): Promise<Broadcast> {
+  const content = await composeTemplate(em, tenant, template);
+  await checkTemplates(tenant, content);
+  return transaction(em, (tx) => createDraft(tx, tenant, type, { name, fromName: null, ...content }, limit));
+}
+
+/** The HTML of a template, with made-up values. @throws {ApiError} as `composeTemplate` and `showContent` */
+export async function showTemplate(em: EntityManager, tenant: Tenant, id: string): Promise<string> {
+  const { subject, body } = await composeTemplate(em, tenant, id);
+  return (await showContent(tenant.teamId, "show", { subject: subject ?? "", html: body ?? "" }, SAMPLE)).html;
+}
