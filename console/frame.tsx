@@ -12,6 +12,7 @@ const PAGES = [
   ["newsletters", "Newsletters"],
   ["campaigns", "Campaigns"],
   ["sequences", "Sequences"],
+  ["templates", "Templates"],
   ["lists", "Lists"],
   ["subscribers", "Subscribers"],
   ["contacts", "Contacts"],

@@ -30,6 +30,7 @@ const tree = root.addChildren([
     page("/newsletters/$newsletterId", () => import("./pages/draft.tsx"), "Newsletter"),
     page("/campaigns", () => import("./pages/drafts.tsx"), "Campaigns"),
     page("/campaigns/$campaignId", () => import("./pages/draft.tsx"), "Campaign"),
+    page("/templates", () => import("./pages/templates.tsx"), "Page"),
     page("/sequences", () => import("./pages/sequences.tsx"), "Sequences"),
     page("/sequences/$sequenceId", () => import("./pages/sequences.tsx"), "OneSequence"),
     page("/lists", () => import("./pages/lists.tsx"), "Lists"),

@@ -1,19 +1,20 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { Navigate, useNavigate, useParams } from "@tanstack/react-router";
 import { useEffect, useState } from "react";
-import { Act } from "../parts/act.tsx";
 import { type Draft, STATES, useContent } from "../parts/draft/drafts.ts";
 import { DraftEditor } from "../parts/draft/editor.tsx";
 import { Preview } from "../parts/draft/preview.tsx";
 import { Targets } from "../parts/draft/targets.tsx";
 import { TestMail } from "../parts/draft/test-mail.tsx";
 import { Versions } from "../parts/draft/versions.tsx";
+import { Duplicate } from "../parts/duplicate.tsx";
 import { PageHead, Part } from "../parts/page.tsx";
 import { Remove } from "../parts/remove.tsx";
 import { isOpen, type Kind, useCalls, useProgress } from "../parts/send/calls.ts";
 import { CheckSend } from "../parts/send/check-send.tsx";
 import { Commands, LiveSend } from "../parts/send/live-send.tsx";
 import { Report } from "../parts/send/report.tsx";
+import { SaveAsTemplate } from "../parts/templates.tsx";
 import { useData, useRole, useWorkspace } from "../session.tsx";
 
 export const Newsletter = () => <Page kind="newsletter" />;
@@ -44,7 +45,8 @@ function Shown({ kind, draft }: { kind: Kind; draft: Draft }) {
     <>
       <PageHead title={name}>
         <span>{STATES[status]}</span>
-        {mayWrite && <Duplicate kind={kind} id={id} />}
+        {mayWrite && <Duplicate type={kind} id={id} />}
+        {mayWrite && <SaveAsTemplate kind={kind} id={id} name={name} isDisabled={isDirty} />}
         {isDraft && (
           <Versions
             mail={mail}
@@ -95,23 +97,6 @@ function Shown({ kind, draft }: { kind: Kind; draft: Draft }) {
         </details>
       )}
     </>
-  );
-}
-
-/** Makes another draft of it. */
-function Duplicate({ kind, id }: { kind: Kind; id: string }) {
-  const { client, base } = useWorkspace();
-  const navigate = useNavigate();
-  return (
-    <Act
-      title="Duplicate"
-      submit="Make the draft"
-      note="The new draft has the same content, sender and recipients."
-      act={async (_, context) => {
-        const { data } = await client.app.content.duplicate.mutate({ body: { type: kind, id } }, { context });
-        await navigate({ to: `${base}/${kind}s/${data.id}` });
-      }}
-    />
   );
 }
 

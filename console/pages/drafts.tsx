@@ -5,6 +5,7 @@ import { ChoiceFilter, choiceOf, SearchFilter, useFilters } from "../parts/filte
 import { PageHead, When } from "../parts/page.tsx";
 import { type Kind, useCalls } from "../parts/send/calls.ts";
 import { List } from "../parts/table.tsx";
+import { BEGINNINGS, ChooseTemplate, NAME } from "../parts/templates.tsx";
 import { useRole, useWorkspace } from "../session.tsx";
 
 const TEXTS = {
@@ -43,12 +44,20 @@ function Page({ kind }: { kind: Kind }) {
             title={texts.create}
             submit="Make the draft"
             kind="primary"
-            inputs={[["name", "Name", { required: true, maxLength: 200, hint: NAME_HINT }]]}
-            act={async ({ name = "" }, context) => {
-              const { data } = await drafts.create.mutate({ body: { name } }, { context });
+            inputs={[["name", "Name", { ...NAME, hint: NAME_HINT }]]}
+            act={async ({ name = "", template = "" }, context) => {
+              const beginning = BEGINNINGS[template];
+              const { data } = beginning
+                ? await drafts.create.mutate({ body: { name, ...beginning } }, { context })
+                : await client.app.templates.makeDraft.mutate(
+                    { body: { type: kind, name, template_id: template } },
+                    { context },
+                  );
               await navigate({ to: `${base}/${kind}s/${data.id}` });
             }}
-          />
+          >
+            <ChooseTemplate />
+          </Act>
         )}
       </PageHead>
       <div className="filters">

@@ -5,6 +5,7 @@ import type { Client, DataOf } from "../api.ts";
 import { Conditions } from "../parts/audience/builder.tsx";
 import { type Condition, canShow, grouped, isUnfinished } from "../parts/audience/conditions.ts";
 import { useFields } from "../parts/audience/people.tsx";
+import { Duplicate } from "../parts/duplicate.tsx";
 import type { Edited } from "../parts/edit.tsx";
 import { useFilters } from "../parts/filters.tsx";
 import { Form, type FormProps } from "../parts/form.tsx";
@@ -99,7 +100,10 @@ function Editor({ edits, onKept }: EditorProps) {
   };
   return (
     <>
-      <PageHead title={segment?.name ?? "New segment"}>{segment && mayWrite && <Delete segment={segment} />}</PageHead>
+      <PageHead title={segment?.name ?? "New segment"}>
+        {segment && mayWrite && <Duplicate type="segment" id={segment.id} />}
+        {segment && mayWrite && <Delete segment={segment} />}
+      </PageHead>
       {segment?.deleted_at && (
         <p className="notice">This segment was deleted; a mailing that was sent still names it.</p>
       )}

@@ -1,6 +1,7 @@
 import { Link, useNavigate, useParams } from "@tanstack/react-router";
 import { useState } from "react";
 import { Act } from "../parts/act.tsx";
+import { Duplicate } from "../parts/duplicate.tsx";
 import { ChoiceFilter, SearchFilter, useFilters } from "../parts/filters.tsx";
 import { Inputs } from "../parts/form.tsx";
 import { choicesOf, Facts, Notice, PageHead, Part, State, When } from "../parts/page.tsx";
@@ -176,6 +177,7 @@ export function OneSequence() {
             }
           />
         )}
+        {isEditor && <Duplicate type="sequence" id={sequenceId} />}
         {isEditor &&
           (status === "DRAFT" || (status === "STOPPED" && steps.every(({ sent }) => Number(sent) === 0))) && (
             <Act

@@ -474,6 +474,9 @@ describe("The erasure of a person", () => {
     const step = newId("stepVersion");
     await sql`insert into sequence_step_versions (id, campaign_id, step_id, wait_minutes, subject, body, blocks)
       values (${step}, ${campaign.id}, 'a', 0, 'x', 'x', ${blocks})`.execute(db);
+    const template = newId("template");
+    await sql`insert into templates (id, team_id, environment, name, blocks)
+      values (${template}, ${team.team.id}, 'LIVE', 'Template', ${blocks})`.execute(db);
     const { rows, mentions } = await erase(person, { dryRun: true });
     assert.deepEqual(rows, [{ table: "idempotency_records", action: "blanked", rows: 3 }]);
     assert.deepEqual(mentions, [
@@ -482,6 +485,7 @@ describe("The erasure of a person", () => {
       { table: "newsletters", id: newsletter.id },
       { table: "newsletters", id: written.id },
       { table: "sequence_step_versions", id: step },
+      { table: "templates", id: template },
       { table: "contacts", id: contact.id },
     ]);
   });

@@ -17,7 +17,7 @@ import { addSegment } from "../support/sending.ts";
 
 const KINDS = [
   ...(["list", "segment", "newsletter", "campaign", "account", "member", "apiKey"] as const),
-  ...(["image", "draftVersion", "import", "dkimKey", "reportSource", "webhook", "delivery"] as const),
+  ...(["image", "draftVersion", "template", "import", "dkimKey", "reportSource", "webhook", "delivery"] as const),
 ];
 /** Ids of the records that one team has; a sequence is a campaign. */
 type Ids = Record<(typeof KINDS)[number] | "sequence", string>;
@@ -39,6 +39,7 @@ async function makeIds() {
   for (const content of [[], [{ type: "divider" }]])
     await app.content.saveBlocks.mutate({ body: { ...draft, preheader: null, blocks: { type: "doc", content } } });
   const [version] = (await app.content.versions.query({ query: draft })).data;
+  const template = (await app.templates.save.mutate({ body: { ...draft, name: "Template" } })).data.id;
   const sequence = { name: "Sequence", list_id: list, from_email: email };
   const domain = `${unique("news")}.example`;
   const ids: Ids = {
@@ -51,6 +52,7 @@ async function makeIds() {
     apiKey: liveKey.record.id,
     image: await uploadImage(cookies, team.id, IMAGES.png).then(({ id }) => id),
     draftVersion: version?.id ?? assert.fail("no version"),
+    template,
     import: (await app.imports.begin.mutate({ body: { name: "people.csv", size: 10 } })).data.id,
     sequence: (await app.sequences.create.mutate({ body: sequence })).data.id,
     dkimKey: (await app.accounts.domains.addKey.mutate({ body: { domain, is_first: true } })).data.id,
@@ -67,6 +69,7 @@ const ofSegment: Sample = ({ segment }) => ({ params: { segmentId: segment } });
 const ofImport: Sample = (ids) => ({ params: { importId: ids.import } });
 const ofSequence: Sample = ({ sequence }) => ({ params: { sequenceId: sequence } });
 const ofAccount: Sample = ({ account }) => ({ params: { accountId: account } });
+const ofTemplate: Sample = ({ template }) => ({ params: { templateId: template } });
 const ofDkimKey: Sample = ({ dkimKey }) => ({ params: { keyId: dkimKey }, body: {} });
 const ofListOfNewsletter: Sample = ({ newsletter, list }) => ({ body: { newsletter_id: newsletter, list_id: list } });
 const withBody =
@@ -103,6 +106,12 @@ const SAMPLES: Record<string, Sample> = {
   "content.detachList": ofListOfNewsletter,
   "content.attachSegment": ({ campaign, segment }) => ({ body: { campaign_id: campaign, segment_id: segment } }),
   "content.attachAccounts": ({ campaign, account }) => ({ body: { campaign_id: campaign, account_ids: [account] } }),
+  "templates.save": ({ newsletter, template }) => ({
+    body: { type: "newsletter", id: newsletter, name: "Saved", template_id: template },
+  }),
+  "templates.rename": withBody(ofTemplate, { name: "Renamed" }),
+  "templates.remove": ofTemplate,
+  "templates.makeDraft": ({ template }) => ({ body: { type: "newsletter", name: "Made", template_id: template } }),
   "audience.search": ({ list }) => ({ query: { in: "subscribers", starts_with: "a", list_id: list } }),
   "audience.segment": ofSegment,
   "audience.updateSegment": withBody(ofSegment, { name: "Changed", conditions: EVERYONE }),

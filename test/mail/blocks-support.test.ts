@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { caniemail } from "caniemail";
 import { compileBlocks } from "../../domain/mail/blocks/compile.ts";
 import { blockDocument } from "../../domain/mail/blocks/schema.ts";
+import { OWN_TEMPLATES } from "../../domain/mail/templates/own.ts";
 import { button, columns, document, linkTo, list, type Node, paragraph, tag, words } from "../support/blocks.ts";
 
 /** Features that some programs do not support, and why no reader of a mail misses each. */
@@ -62,13 +63,17 @@ const SAMPLES: Node[][] = [
   [],
 ].map((content) => [content].flat());
 
+const DOCUMENTS = [
+  ...SAMPLES.map((content) => blockDocument.parse(document(...content))),
+  ...[...OWN_TEMPLATES.values()].map(({ blocks }) => blocks),
+];
+
 describe("Compiled blocks", () => {
-  it(`use nothing that Gmail, Outlook and Apple Mail lack, but what no reader misses, in ${SAMPLES.length} samples`, () => {
-    assert.ok(SAMPLES.length >= 30);
+  it(`use nothing that Gmail, Outlook and Apple Mail lack, but what no reader misses, in ${DOCUMENTS.length} samples`, () => {
+    assert.ok(DOCUMENTS.length >= 30);
     const lacking = new Map<string, Set<string>>();
-    for (const content of SAMPLES) {
-      const parsed = blockDocument.parse(document(...content));
-      const html = compileBlocks({ blocks: parsed, preheader: "In short", language: "en" });
+    for (const blocks of DOCUMENTS) {
+      const html = compileBlocks({ blocks, preheader: "In short", language: "en" });
       const { issues } = caniemail({ clients: ["gmail.*", "outlook.*", "apple-mail.*"], html });
       for (const [client, found] of issues.errors) {
         for (const { title } of found) lacking.set(title, (lacking.get(title) ?? new Set()).add(client));

@@ -22,12 +22,12 @@ export const templatesRouter = router({
     team: await listTemplates(ctx.em, ctx.tenant),
   })),
 
-  /** @param replaces the template whose place the content takes */
+  /** @param template_id the template whose place the content takes */
   save: consoleMutation(
-    { role: "EDITOR", input: bodyOf(z.strictObject({ type, id: idParam, name, replaces: idParam.optional() })) },
+    { role: "EDITOR", input: bodyOf(z.strictObject({ type, id: idParam, name, template_id: idParam.optional() })) },
     async ({ ctx, input: { body } }) => {
-      const { type, id, ...as } = body;
-      const template = await saveAsTemplate(ctx.em, ctx.tenant, { type, id }, as);
+      const { type, id, name, template_id: replaces } = body;
+      const template = await saveAsTemplate(ctx.em, ctx.tenant, { type, id }, { name, replaces });
       return { id: template.id, name: template.name };
     },
   ),
@@ -45,13 +45,14 @@ export const templatesRouter = router({
     return { id: params.templateId };
   }),
 
-  /** @param template the id of the service's or of the team's */
+  /** @param template_id of the service's or of the team's */
   makeDraft: consoleMutation(
-    { role: "EDITOR", ownCommit: true, input: bodyOf(z.strictObject({ type, name, template: idParam })) },
+    { role: "EDITOR", ownCommit: true, input: bodyOf(z.strictObject({ type, name, template_id: idParam })) },
     async ({ ctx, input: { body } }) => {
       const limit = body.type === "newsletter" ? ctx.env.MAX_NEWSLETTERS : ctx.env.MAX_CAMPAIGNS;
-      const { id } = await draftFromTemplate(ctx.em, ctx.tenant, body, limit);
-      return { id, name: body.name };
+      const draft = { type: body.type, name: body.name, template: body.template_id };
+      const { id, name } = await draftFromTemplate(ctx.em, ctx.tenant, draft, limit);
+      return { id, name };
     },
   ),
 });

@@ -113,7 +113,7 @@ const Image = leaf({
   show: ({ src, alt, width }) =>
     isOwn(String(src))
       ? ["img", { src, alt, width }]
-      : ["span", { class: "muted" }, `Image: ${alt || src || "without an address yet"}`],
+      : ["span", { class: src ? "muted" : "no-image" }, src ? `Image: ${alt || src}` : "Choose an image"],
   parse: [
     "img[src]",
     (element) => {

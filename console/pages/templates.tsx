@@ -1,0 +1,90 @@
+import { useState } from "react";
+import { Act } from "../parts/act.tsx";
+import { Dialog } from "../parts/dialog.tsx";
+import { Duplicate } from "../parts/duplicate.tsx";
+import { PageHead, When } from "../parts/page.tsx";
+import { All } from "../parts/table.tsx";
+import { Look, NAME, useTemplates } from "../parts/templates.tsx";
+import { useRole, useWorkspace } from "../session.tsx";
+
+type Template = ReturnType<typeof useTemplates>["team"][number];
+
+/** The templates of the team. */
+export function Page() {
+  const mayWrite = useRole("EDITOR");
+  return (
+    <>
+      <PageHead title="Templates" />
+      <All
+        caption="Templates"
+        rows={useTemplates().team}
+        search={["Name or subject contains", ({ name, subject }) => `${name} ${subject ?? ""}`]}
+        keyOf={({ id }) => id}
+        columns={[
+          { name: "Name", cell: ({ name }) => name },
+          { name: "Subject", cell: ({ subject }) => subject },
+          { name: "Changed", cell: ({ updated_at }) => <When at={updated_at} /> },
+          {
+            name: "Actions",
+            cell: (template) => (
+              <div className="actions">
+                <Shown {...template} />
+                {mayWrite && <Changes {...template} />}
+              </div>
+            ),
+          },
+        ]}
+        empty="No template of your team yet. Open a newsletter or campaign, and press “Save as template”: the next one can begin with it. Templates of the service are offered there, too."
+      />
+    </>
+  );
+}
+
+function Shown({ id, name, updated_at }: Template) {
+  const [isOpen, setOpen] = useState(false);
+  return (
+    <>
+      <button type="button" aria-label={`Show ${name}`} onClick={() => setOpen(true)}>
+        Show
+      </button>
+      {isOpen && (
+        <Dialog title={name} onClose={() => setOpen(false)}>
+          <Look id={id} name={name} version={updated_at} />
+        </Dialog>
+      )}
+    </>
+  );
+}
+
+function Changes(template: Template) {
+  const { templates } = useWorkspace().client.app;
+  const { id, name } = template;
+  const params = { templateId: id };
+  const read = async () => {
+    const { data } = await templates.list.query({});
+    return { data: data.team.find((one) => one.id === id) ?? template };
+  };
+  return (
+    <>
+      <Act
+        title={`Rename ${name}`}
+        short="Rename"
+        inputs={[["name", "Name", NAME]]}
+        values={{ name }}
+        edits={{ id, record: template, read }}
+        act={(given, _, save) => {
+          const body = { name: given["name"] ?? "" };
+          return save(body, (options) => templates.rename.mutate({ params, body }, options));
+        }}
+      />
+      <Duplicate type="template" id={id} name={name} />
+      <Act
+        title={`Delete ${name}`}
+        short="Delete"
+        kind="danger"
+        note="Mails that were made of it stay as they are."
+        act={() => templates.remove.mutate({ params })}
+      />
+    </>
+  );
+}

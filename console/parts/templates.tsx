@@ -1,0 +1,151 @@
+import { useState } from "react";
+import { useData, useWorkspace } from "../session.tsx";
+import { Act } from "./act.tsx";
+import { Field } from "./form.tsx";
+import type { Kind } from "./send/calls.ts";
+
+export const NAME = { required: true, maxLength: 200 } as const;
+
+/** The service's templates, and the team's. */
+export function useTemplates() {
+  const { templates } = useWorkspace().client.app;
+  return useData(["templates"], () => templates.list.query({}));
+}
+
+/** What a mail of a template looks like. It is a page of its own, which may run nothing. */
+export function Look({ id, name, version = "" }: { id: string; name: string; version?: string | undefined }) {
+  const { team, environment } = useWorkspace();
+  const parameters = new URLSearchParams({ team, environment: environment.toUpperCase(), version });
+  return (
+    <div className="look">
+      <iframe title={`A mail of “${name}”`} sandbox="" src={`/console/preview/templates/${id}?${parameters}`} />
+    </div>
+  );
+}
+
+/** The beginnings without a template. */
+const BLANK = { id: "blank", name: "Empty", description: "A mail of blocks without any text." };
+const HTML = { id: "html", name: "HTML", description: "For a mail that was made elsewhere: you write its HTML." };
+/** A draft whose body is HTML opens with the editor of HTML. */
+const HTML_BODY = `<!doctype html>
+<html>
+<head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"></head>
+<body>
+<p>Hello {{ first_name | default: "there" }},</p>
+</body>
+</html>
+`;
+/** The fields of a draft by such a beginning. */
+export const BEGINNINGS: Readonly<Record<string, { body?: string }>> = { blank: {}, html: { body: HTML_BODY } };
+
+/** A team with more of its own gets a search. */
+const SEARCHED_FROM = 6;
+
+interface Choice {
+  id: string;
+  name: string;
+  description?: string;
+  subject?: string | null;
+  updated_at?: string;
+}
+
+/** Inputs of a form: `template` is a beginning without one, or the id of a template. */
+export function ChooseTemplate() {
+  const { own, team } = useTemplates();
+  const [id, setId] = useState(BLANK.id);
+  const [text, setText] = useState("");
+  const all: readonly Choice[] = [BLANK, HTML, ...own, ...team];
+  const chosen: Choice = all.find((one) => one.id === id) ?? BLANK;
+  const isFound = ({ name, subject }: Choice) => `${name} ${subject ?? ""}`.toLowerCase().includes(text.toLowerCase());
+  const found = team.filter((one) => one === chosen || isFound(one));
+  const radios = (choices: readonly Choice[]) =>
+    choices.map((one) => (
+      <label key={one.id} className="tick">
+        <input type="radio" name="template" value={one.id} checked={one === chosen} onChange={() => setId(one.id)} />
+        <span>
+          {one.name}
+          <span className="muted"> {one.description ?? one.subject}</span>
+        </span>
+      </label>
+    ));
+  return (
+    <div className="choose">
+      <div className="stack">
+        <fieldset>
+          <legend>Begin with</legend>
+          {radios([BLANK, HTML, ...own])}
+        </fieldset>
+        {team.length > 0 && (
+          <fieldset>
+            <legend>A template of your team</legend>
+            {team.length >= SEARCHED_FROM && (
+              <input
+                type="search"
+                aria-label="Name or subject contains"
+                placeholder="Search"
+                value={text}
+                onChange={({ target }) => setText(target.value)}
+                // It would make the draft.
+                onKeyDown={(event) => event.key === "Enter" && event.preventDefault()}
+              />
+            )}
+            {radios(found)}
+            {found.length === 0 && <p className="muted">None is like this.</p>}
+          </fieldset>
+        )}
+      </div>
+      {!(chosen.id in BEGINNINGS) && <Look key={chosen.id} {...chosen} version={chosen.updated_at} />}
+    </div>
+  );
+}
+
+interface SourceProps {
+  kind: Kind;
+  id: string;
+  name: string;
+  isDisabled: boolean;
+}
+
+/** Saves what a newsletter or campaign says, as a new template or in the place of one. */
+export function SaveAsTemplate({ kind, id, name, isDisabled }: SourceProps) {
+  const { templates } = useWorkspace().client.app;
+  return (
+    <Act
+      title="Save as template"
+      submit="Save the template"
+      note={
+        isDisabled
+          ? "Your last changes are not saved yet."
+          : "New drafts can begin with its subject and its text; its recipients and its sender stay here."
+      }
+      isDisabled={isDisabled}
+      act={({ name: as = "", replaces = "" }, context) => {
+        const [templateId, updated_at] = replaces.split(" ");
+        const began = templateId && updated_at ? { began: { id: templateId, updated_at } } : {};
+        const body = { type: kind, id, name: as, template_id: templateId || undefined };
+        return templates.save.mutate({ body }, { context: { ...context, ...began } });
+      }}
+    >
+      <Target name={name} />
+    </Act>
+  );
+}
+
+function Target({ name }: { name: string }) {
+  const { team } = useTemplates();
+  const [replaces, setReplaces] = useState("");
+  const versions = team.map((one) => ({ ...one, version: `${one.id} ${one.updated_at}` }));
+  const choices = {
+    "": "None: it is a new one",
+    ...Object.fromEntries(versions.map((one) => [one.version, one.name])),
+  };
+  const replaced = versions.find(({ version }) => version === replaces);
+  return (
+    <>
+      {team.length > 0 && (
+        <Field label="In the place of" name="replaces" choices={choices} value={replaces} onChange={setReplaces} />
+      )}
+      <Field key={replaces} label="Name" name="name" defaultValue={replaced?.name ?? name} {...NAME} />
+    </>
+  );
+}

@@ -1,0 +1,41 @@
+import assert from "node:assert/strict";
+import { globSync } from "node:fs";
+import { join } from "node:path";
+import { compileBlocks } from "../../domain/mail/blocks/compile.ts";
+import { contentWarnings, tagsWithoutFallback } from "../../domain/mail/content-warnings.ts";
+import { showMessage } from "../../domain/mail/message.ts";
+import { SAMPLE } from "../../domain/mail/template.ts";
+import { OWN_TEMPLATES } from "../../domain/mail/templates/own.ts";
+
+const FOLDER = join(import.meta.dirname, "../../domain/mail/templates");
+
+describe("The service's templates", () => {
+  it("are six, of as many files", () => {
+    assert.equal(OWN_TEMPLATES.size, 6);
+    assert.deepEqual(
+      [...OWN_TEMPLATES.keys()].sort(),
+      globSync("*.json", { cwd: FOLDER })
+        .map((f) => f.slice(0, -5))
+        .sort(),
+    );
+  });
+
+  for (const [id, { subject, preheader, blocks }] of OWN_TEMPLATES) {
+    it(`${id} greets each person, leaves nothing to warn of, and states no colour or footer`, () => {
+      const html = compileBlocks({ blocks, preheader, language: "en" });
+      assert.deepEqual(tagsWithoutFallback({ subject, html }), []);
+      const [jane, unnamed] = [SAMPLE, { ...SAMPLE, first_name: null, last_name: null }].map((values) =>
+        showMessage({ subject, html }, values),
+      );
+      assert.ok(jane && unnamed);
+      assert.match(jane.text, /Hello Jane,/);
+      assert.match(unnamed.text, /Hello there,/);
+      assert.deepEqual(contentWarnings(jane), []);
+      const text = JSON.stringify(blocks);
+      assert.doesNotMatch(text, /"html"|color|style|unsubscribe/i);
+      // A picture of the service's own would be forgotten in a mail.
+      assert.doesNotMatch(html, /<img/);
+      assert.ok(preheader.length > 20 && id in { letter: 0 } !== text.includes('"button"'));
+    });
+  }
+});
