@@ -20,6 +20,7 @@ import { PROVIDERS, type ProviderNeed } from "../../domain/reports/providers.ts"
 import { SOURCE_USER } from "../../domain/reports/source.ts";
 import * as complaints from "../../domain/sends/complaint-rate.ts";
 import * as campaigns from "../../domain/sends/drafts/drafts.ts";
+import * as templates from "../../domain/sends/drafts/templates.ts";
 import * as tokens from "../../domain/sends/plan/token.ts";
 import * as plans from "../../domain/teams/plans.ts";
 import * as tracking from "../../domain/tracking/label.ts";
@@ -50,7 +51,7 @@ import * as webhooks from "../webhooks/schema.ts";
 const MODULES = {
   ...{ adapter, deadline, http, input, keyed, list, procedures, requests },
   ...{ address, analytics, campaigns, complaints, confirmations, contacts, fields, idempotency, imports, keys, lists },
-  ...{ plans, rules, suppressions, tokens },
+  ...{ plans, rules, suppressions, templates, tokens },
   ...{ attempts, headers, health, replays, retention, rotation, tests, tracking, webhooks },
 };
 

@@ -28,7 +28,18 @@ const HAS_POINT = `(() => {
 /** Every page of a team, below its address. */
 const PAGES = [
   "",
-  ...["newsletters", "campaigns", "sequences", "lists", "subscribers", "contacts", "segments", "imports", "fields"],
+  ...[
+    "newsletters",
+    "campaigns",
+    "templates",
+    "sequences",
+    "lists",
+    "subscribers",
+    "contacts",
+    "segments",
+    "imports",
+    "fields",
+  ],
   ...["suppressions", "accounts", "domains", "providers", "webhooks", "keys", "members", "usage", "settings"],
 ];
 
@@ -87,6 +98,24 @@ describe("The console in a browser", function () {
       await button("Import now").click();
       await page.getByRole("heading", { name: "What the import changed" }).waitFor();
 
+      await page.getByRole("link", { name: "Newsletters", exact: true }).click();
+      await button("New newsletter").click();
+      await page.getByRole("dialog").getByLabel("Name").fill("Walk");
+      await page.getByRole("radio", { name: /^Empty/ }).focus();
+      for (const _ of ["HTML", "Plain letter", "Newsletter with articles"]) await page.keyboard.press("ArrowDown");
+      const look = page.frameLocator("iframe[title='A mail of “Newsletter with articles”']");
+      await look.getByText("Hello Jane, this is what you should know").waitFor();
+      assert.deepEqual(await violationsOf(page), []);
+      await page.keyboard.press("Enter");
+      await page.getByText("Choose an image").first().waitFor();
+      await button("Save as template").click();
+      await page.getByRole("dialog").getByLabel("Name").fill("Monthly");
+      await button("Save the template").click();
+      await page.getByRole("link", { name: "Templates", exact: true }).click();
+      await button("Show Monthly").click();
+      await page.frameLocator("iframe").getByText("Hello Jane").waitFor();
+      assert.deepEqual(await violationsOf(page), []);
+      await button("Close").click();
       await page.getByRole("link", { name: "Newsletters", exact: true }).click();
       await button("New newsletter").click();
       await page.getByRole("dialog").getByLabel("Name").fill("Walk");
