@@ -116,7 +116,10 @@ describe("Templates", () => {
     const content = await contentOf("newsletter", data.id);
     assert.equal(content.subject, OWN_TEMPLATES.get("welcome")?.subject);
     assert.match(content.body ?? "", /Hello \{\{ first_name \| default: "there" \}\}/);
-    assert.match((await lookAt("articles")).html, /Hello Jane/);
+    assert.match((await lookAt("articles")).html, /Hello Jane.*Your image/s);
+    const announcement = { ...draft, template_id: "announcement" };
+    const made = (await ada.app.templates.makeDraft.mutate({ body: announcement })).data;
+    assert.doesNotMatch((await contentOf("newsletter", made.id)).body ?? "", /Your image/);
     const unknown = ada.app.templates.makeDraft.mutate({ body: { ...draft, template_id: "other" } });
     assert.equal(await refusalCodeOf(unknown), "not_found");
   });

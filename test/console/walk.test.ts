@@ -116,9 +116,19 @@ describe("The console in a browser", function () {
       await page.frameLocator("iframe").getByText("Hello Jane").waitFor();
       assert.deepEqual(await violationsOf(page), []);
       await button("Close").click();
+      await sender.em.execute(
+        "insert into templates (id, team_id, environment, name) select ? || n, ?, 'LIVE', 'Weekly ' || n from generate_series(1, 5) n",
+        [team.id, team.id],
+      );
       await page.getByRole("link", { name: "Newsletters", exact: true }).click();
       await button("New newsletter").click();
-      await page.getByRole("dialog").getByLabel("Name").fill("Walk");
+      await page.getByRole("dialog").getByLabel("Name", { exact: true }).fill("Walk");
+      await page.getByRole("searchbox", { name: "Name or subject contains" }).last().fill("month");
+      await page
+        .getByRole("radio", { name: /^Weekly/ })
+        .first()
+        .waitFor({ state: "detached" });
+      await page.getByRole("radio", { name: /^Monthly/ }).waitFor();
       await button("Make the draft").click();
       await page.getByLabel("Subject", { exact: true }).fill("Hello {{ first_name }}");
       await page.getByLabel("Sender's address").fill(fromEmail);

@@ -93,7 +93,8 @@ function imageHtml({ src, alt, width, href }: Of<"image">["attrs"], room: number
 
 function buttonHtml({ label, href, align }: Of<"button">["attrs"]): string {
   const style = `display:inline-block;padding:12px 24px;font:bold 16px/24px ${FAMILY};color:#ffffff;text-decoration:none`;
-  const shown = href ? link(href, literal(label), style, "") : `<span style="${style}">${literal(label)}</span>`;
+  // One without an address is a link, too: the check before a send counts those that lead nowhere.
+  const shown = link(href, literal(label), style, "");
   const cell = `bgcolor="${LINK}" style="background-color:${LINK};border-radius:6px;mso-padding-alt:12px 24px"`;
   return `${TABLE} align="${align ?? "center"}"><tr><td ${cell}>${shown}</td></tr></table>`;
 }

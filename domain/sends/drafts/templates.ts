@@ -78,12 +78,17 @@ export async function deleteTemplate(em: EntityManager, id: string): Promise<voi
  * The content of a template, compiled as the team's mails are now.
  * @param id one of the team's, or of `OWN_TEMPLATES` @throws {ApiError} `not_found`; as `compileDocument`
  */
-async function composeTemplate(em: EntityManager, tenant: Tenant, id: string) {
+async function composeTemplate(
+  em: EntityManager,
+  tenant: Tenant,
+  id: string,
+  change = (blocks: BlockDocument) => blocks,
+) {
   const own = OWN_TEMPLATES.get(id);
   const { subject, preheader, blocks, body } = own
     ? { ...own, body: null }
     : orNotFound(await em.findOne(Template, { id }));
-  const document = blocks as BlockDocument | null;
+  const document = blocks && change(blocks as BlockDocument);
   const html = document ? await compileDocument(tenant, { blocks: document, preheader: preheader ?? null }) : body;
   return { subject: subject ?? null, preheader: preheader ?? null, blocks: document, body: html ?? null };
 }
@@ -103,8 +108,16 @@ export async function draftFromTemplate(
   return transaction(em, (tx) => createDraft(tx, tenant, type, { name, fromName: null, ...content }, limit));
 }
 
+const NO_IMAGE = `<p style="margin:0;padding:64px 0;text-align:center;background:#e7e9ed;color:#57606a">Your image</p>`;
+
+/** Shows where an image is to be chosen: a mail has nothing there. */
+const withPlaceholders = (blocks: BlockDocument): BlockDocument =>
+  JSON.parse(JSON.stringify(blocks), (_, node) =>
+    node?.type === "image" && node.attrs.src === "" ? { type: "html", attrs: { html: NO_IMAGE } } : node,
+  );
+
 /** The HTML of a template, with made-up values. @throws {ApiError} as `composeTemplate` and `showContent` */
 export async function showTemplate(em: EntityManager, tenant: Tenant, id: string): Promise<string> {
-  const { subject, body } = await composeTemplate(em, tenant, id);
+  const { subject, body } = await composeTemplate(em, tenant, id, withPlaceholders);
   return (await showContent(tenant.teamId, "show", { subject: subject ?? "", html: body ?? "" }, SAMPLE)).html;
 }
