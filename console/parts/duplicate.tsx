@@ -2,9 +2,9 @@ import { useNavigate } from "@tanstack/react-router";
 import { useWorkspace } from "../session.tsx";
 import { Act } from "./act.tsx";
 
+const DRAFT = "The new draft has the same content, sender and recipients.";
 const NOTES = {
-  newsletter: "The new draft has the same content, sender and recipients.",
-  campaign: "The new draft has the same content, sender and recipients.",
+  ...{ newsletter: DRAFT, campaign: DRAFT },
   sequence: "The new draft has the same steps, sender and list or segment, and no people yet.",
   segment: "The new segment has the same conditions.",
   template: "The new template has the same content.",

@@ -26,17 +26,11 @@ export function Look({ id, name, version = "" }: { id: string; name: string; ver
 /** The beginnings without a template. */
 const BLANK = { id: "blank", name: "Empty", description: "A mail of blocks without any text." };
 const HTML = { id: "html", name: "HTML", description: "For a mail that was made elsewhere: you write its HTML." };
-/** A draft whose body is HTML opens with the editor of HTML. */
-const HTML_BODY = `<!doctype html>
-<html>
-<head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"></head>
-<body>
-<p>Hello {{ first_name | default: "there" }},</p>
-</body>
-</html>
-`;
-/** The fields of a draft by such a beginning. */
-export const BEGINNINGS: Readonly<Record<string, { body?: string }>> = { blank: {}, html: { body: HTML_BODY } };
+/** The fields of a draft by such a beginning; one whose body is HTML opens with the editor of HTML. */
+export const BEGINNINGS: Readonly<Record<string, { body?: string }>> = {
+  blank: {},
+  html: { body: `<p>Hello {{ first_name | default: "there" }},</p>\n` },
+};
 
 /** A team with more of its own gets a search. */
 const SEARCHED_FROM = 6;
@@ -113,11 +107,7 @@ export function SaveAsTemplate({ kind, id, name, isDisabled }: SourceProps) {
     <Act
       title="Save as template"
       submit="Save the template"
-      note={
-        isDisabled
-          ? "Your last changes are not saved yet."
-          : "New drafts can begin with its subject and its text; its recipients and its sender stay here."
-      }
+      note="New drafts can begin with the saved subject and text. Recipients and sender are no part of it."
       isDisabled={isDisabled}
       act={({ name: as = "", replaces = "" }, context) => {
         const [templateId, updated_at] = replaces.split(" ");

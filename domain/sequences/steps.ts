@@ -278,7 +278,7 @@ async function changeSteps<Checked>(
       const versionId = isNew
         ? await writeVersion(tx, id, now, edit, status === "DRAFT" ? before?.versionId : undefined)
         : before?.versionId;
-      await placeStep(tx, id, { stepId, place: place + 1, versionId, isUsed: now !== undefined });
+      await placeStep(tx, id, stepId, place + 1, versionId, now !== undefined);
     }
     await movePeople(
       tx,
@@ -303,20 +303,20 @@ export async function copySteps(em: EntityManager, from: string, to: string): Pr
   const used = (await readSteps(em, from)).filter(({ isUsed }) => isUsed);
   for (const [i, { id: stepId, content }] of used.entries()) {
     const versionId = await writeVersion(em, to, content, null);
-    await placeStep(em, to, { stepId, place: i + 1, versionId, isUsed: true });
+    await placeStep(em, to, stepId, i + 1, versionId, true);
   }
 }
 
-interface PlacedStep {
-  stepId: string;
-  place: number;
-  versionId: string | undefined;
-  isUsed: boolean;
-}
-
-const placeStep = (em: EntityManager, campaignId: string, { stepId, place, versionId, isUsed }: PlacedStep) =>
+const placeStep = (
+  em: EntityManager,
+  campaignId: string,
+  id: string,
+  place: number,
+  versionId: string | undefined,
+  isUsed: boolean,
+) =>
   sql`insert into sequence_steps (campaign_id, step_id, place, version_id, removed_at)
-    values (${campaignId}, ${stepId}, ${place}, ${versionId}, ${isUsed ? null : sql`now()`})
+    values (${campaignId}, ${id}, ${place}, ${versionId}, ${isUsed ? null : sql`now()`})
     on conflict (campaign_id, step_id) do update
     set place = excluded.place, version_id = excluded.version_id, removed_at = excluded.removed_at`.execute(kysely(em));
 

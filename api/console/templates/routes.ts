@@ -19,7 +19,10 @@ export const templatesRouter = router({
   /** The service's, and the team's by name. */
   list: consoleQuery({ role: "VIEWER", input: noInput }, async ({ ctx }) => ({
     own: [...OWN_TEMPLATES].map(([id, { name, description }]) => ({ id, name, description })),
-    team: await listTemplates(ctx.em, ctx.tenant),
+    team: (await listTemplates(ctx.em)).map(({ id, name, subject = null, updatedAt }) => ({
+      ...{ id, name, subject },
+      updated_at: updatedAt.toISOString(),
+    })),
   })),
 
   /** @param template_id the template whose place the content takes */

@@ -1,8 +1,6 @@
 import { LockMode } from "@mikro-orm/postgresql";
-import { sql } from "kysely";
 import { type ResourceType, Template } from "../../../db/entities/send.ts";
-import { type EntityManager, kysely, ofTenant, type Tenant } from "../../../db/orm.ts";
-import { isoInstant } from "../../../db/sql.ts";
+import type { EntityManager, Tenant } from "../../../db/orm.ts";
 import { transaction } from "../../../db/transaction.ts";
 import { notFound, orNotFound } from "../../errors.ts";
 import { newId } from "../../ids.ts";
@@ -19,14 +17,8 @@ import { showContent } from "./shown-draft.ts";
 export const MAX_TEMPLATES = 500;
 
 /** Those of the team, without their content, by name. */
-export const listTemplates = (em: EntityManager, tenant: Tenant) =>
-  kysely(em)
-    .selectFrom("templates")
-    .where(ofTenant(tenant))
-    .select(["id", "name", "subject", isoInstant(sql.ref("updated_at")).as("updated_at")])
-    .orderBy(sql`lower(name)`)
-    .orderBy("id")
-    .execute();
+export const listTemplates = (em: EntityManager) =>
+  em.find(Template, {}, { fields: ["name", "subject", "updatedAt"], orderBy: { name: "asc", id: "asc" } });
 
 type Content = Pick<Template, "name" | "subject" | "preheader" | "body" | "blocks">;
 
@@ -78,19 +70,17 @@ export async function deleteTemplate(em: EntityManager, id: string): Promise<voi
  * The content of a template, compiled as the team's mails are now.
  * @param id one of the team's, or of `OWN_TEMPLATES` @throws {ApiError} `not_found`; as `compileDocument`
  */
-async function composeTemplate(
-  em: EntityManager,
-  tenant: Tenant,
-  id: string,
-  change = (blocks: BlockDocument) => blocks,
-) {
-  const own = OWN_TEMPLATES.get(id);
-  const { subject, preheader, blocks, body } = own
-    ? { ...own, body: null }
-    : orNotFound(await em.findOne(Template, { id }));
-  const document = blocks && change(blocks as BlockDocument);
-  const html = document ? await compileDocument(tenant, { blocks: document, preheader: preheader ?? null }) : body;
-  return { subject: subject ?? null, preheader: preheader ?? null, blocks: document, body: html ?? null };
+async function composeTemplate(em: EntityManager, tenant: Tenant, id: string, { isShown = false } = {}) {
+  const found = OWN_TEMPLATES.get(id) ?? orNotFound(await em.findOne(Template, { id }));
+  const { subject = null, preheader = null, body = null } = { body: null, ...found };
+  const blocks = (found.blocks ?? null) as BlockDocument | null;
+  const shown = blocks && isShown ? withPlaceholders(blocks) : blocks;
+  return {
+    subject,
+    preheader,
+    blocks,
+    body: shown ? await compileDocument(tenant, { blocks: shown, preheader }) : body,
+  };
 }
 
 /**
@@ -118,6 +108,6 @@ const withPlaceholders = (blocks: BlockDocument): BlockDocument =>
 
 /** The HTML of a template, with made-up values. @throws {ApiError} as `composeTemplate` and `showContent` */
 export async function showTemplate(em: EntityManager, tenant: Tenant, id: string): Promise<string> {
-  const { subject, body } = await composeTemplate(em, tenant, id, withPlaceholders);
+  const { subject, body } = await composeTemplate(em, tenant, id, { isShown: true });
   return (await showContent(tenant.teamId, "show", { subject: subject ?? "", html: body ?? "" }, SAMPLE)).html;
 }
