@@ -11,6 +11,7 @@ import { CURRENT_API_VERSION, VERSIONS } from "../../domain/api-version.ts";
 import * as confirmations from "../../domain/audience/confirmation-limits.ts";
 import * as fields from "../../domain/audience/contact-fields.ts";
 import * as rules from "../../domain/audience/rules.ts";
+import * as unsubscribes from "../../domain/audience/unsubscribes.ts";
 import { ERRORS } from "../../domain/errors.ts";
 import * as imports from "../../domain/import/import.ts";
 import { DATE_PARTS } from "../../domain/mail/liquid-date.ts";
@@ -51,7 +52,7 @@ import * as webhooks from "../webhooks/schema.ts";
 const MODULES = {
   ...{ adapter, deadline, http, input, keyed, list, procedures, requests },
   ...{ address, analytics, campaigns, complaints, confirmations, contacts, fields, idempotency, imports, keys, lists },
-  ...{ plans, rules, suppressions, templates, tokens },
+  ...{ plans, rules, suppressions, templates, tokens, unsubscribes },
   ...{ attempts, headers, health, replays, retention, rotation, tests, tracking, webhooks },
 };
 

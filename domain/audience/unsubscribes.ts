@@ -88,7 +88,7 @@ export async function readLeft(em: EntityManager, mail: MailedRow): Promise<Unsu
 }
 
 /** For so long a link takes back the opt-outs that it made. */
-const UNDO_MINUTES = 60;
+export const UNDO_MINUTES = 60;
 
 /**
  * When the link of a mail made opt-outs that it may take back, as Postgres writes instants: the rows that an opt-out wrote have

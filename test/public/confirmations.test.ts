@@ -103,6 +103,35 @@ describe("Confirmation mails of double opt-in", () => {
     assert.equal(await run(), 0);
   });
 
+  it("come in the team's name, language and look, from the service's address", async () => {
+    const of = await makeTenant();
+    await kysely(orm.em.fork())
+      .updateTable("teams")
+      .set({ name: `Käse & "Wein" <evil.example>`, language: "de", font: "serif" })
+      .set({ logo_url: "https://logo.example/a.png?a=1&b=2", accent_color: "#ffee00" })
+      .where("id", "=", of.teamId)
+      .execute();
+    const { email } = await onLists(uniqueEmail("opt-in"), 1, of, "Brief.example");
+    assert.equal(await run(), 1);
+    const [caught] = await mailsTo(email);
+    const { from, subject, text = "", html = "" } = await readMail(caught?.id ?? 0);
+    assert.equal(from?.name, "Käse & Wein evil example");
+    assert.ok(from?.address && env.SYSTEM_FROM.includes(from.address));
+    assert.equal(subject, "Bitte bestätigen Sie Ihre Anmeldung");
+    const [url = ""] = /https:\S+\/c\/\S+/.exec(text) ?? [];
+    const asked = "möchte „Brief example“ von Käse & Wein evil example an diese Adresse erhalten.";
+    assert.ok(text.includes(asked) && text.includes("ignorieren Sie diese E-Mail"), text);
+    assert.ok(html.includes(asked.replace("&", "&amp;")) && html.includes('<html lang="de">'), html);
+    assert.ok(html.includes('<img src="https://logo.example/a.png?a=1&amp;b=2" alt="Käse &amp; Wein evil example"'));
+    assert.match(html, /bgcolor="#ffee00"[\s\S]*color:#000000[^>]*>Anmeldung bestätigen<\/a>/);
+    assert.deepEqual(
+      [...html.matchAll(/href="([^"]*)"/g)].map(([, href]) => href),
+      [url],
+      "no other link, nothing is counted",
+    );
+    assert.match(html, /Georgia/);
+  });
+
   it("are retried after a 4xx, and dropped once the mailbox is refused", async () => {
     const { email, id } = await subscribe();
     await refuse(450);
