@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { wordsOf } from "../../domain/languages/words.ts";
+import type { Words } from "../../domain/languages/en.ts";
 import { escapeHtml } from "../../domain/mail/template.ts";
 import { contrast, FONT_FAMILIES, inkOn, type Look } from "../../domain/teams/look.ts";
 
@@ -54,10 +54,8 @@ export interface Button {
   isMain?: boolean;
 }
 
-const english = wordsOf("en");
-
-/** The page of a link that names no mail of ours. */
-export const BROKEN: Page = { title: english.broken.title, paragraphs: [english.broken.reason] };
+/** A page that says why there is nothing to do. */
+export const noticePage = ({ title, reason }: Words["broken"]): Page => ({ title, paragraphs: [reason] });
 
 /**
  * Renders a page for recipients, in the look and language of a team. All values are text: markup in them is shown, never

@@ -32,7 +32,7 @@ import { beforeDeadline } from "../rest/deadline.ts";
 import { toApiError } from "../rest/failures.ts";
 import { localsOf } from "../rest/http.ts";
 import { Turns } from "../rest/turns.ts";
-import { type Button, type Page, renderPage } from "./page.ts";
+import { type Button, noticePage, type Page, renderPage } from "./page.ts";
 
 const MAX_FORM_BYTES = "16kb";
 
@@ -160,10 +160,7 @@ function show(res: Response, page: Page, status = 200): void {
  */
 export function publicRouter({ orm, vault, images }: Pick<Deps, "orm" | "vault" | "images">): Router {
   const router = Router({ caseSensitive: true });
-  const refuse = (res: Response, status = 404): void => {
-    const { title, reason } = wordsFor(res).broken;
-    show(res, { title, paragraphs: [reason] }, status);
-  };
+  const refuse = (res: Response, status = 404): void => show(res, noticePage(wordsFor(res).broken), status);
   /**
    * @param id of a signed link: it stands for the team until that is read
    * @param isKept a button was pressed: the program that posted it may not wait for the answer
@@ -300,8 +297,7 @@ export function publicRouter({ orm, vault, images }: Pick<Deps, "orm" | "vault" 
   const answerRefusal: ErrorRequestHandler = async (error, _req, res, next) => {
     if (toApiError(error).code === "service_unavailable") {
       res.set("Retry-After", String(UNAVAILABLE_RETRY_SECONDS));
-      const { title, reason } = wordsFor(res).refused;
-      return show(res, { title, paragraphs: [reason] }, 503);
+      return show(res, noticePage(wordsFor(res).refused), 503);
     }
     // A wrong percent-encoding, or a form that is too large: none of our links and pages sends either.
     const status = error instanceof URIError ? 404 : "status" in Object(error) ? Number(error.status) : 500;

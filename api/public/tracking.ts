@@ -1,5 +1,6 @@
 import type { RequestHandler, Response } from "express";
 import type { EngagementKind } from "../../db/entities/engagement.ts";
+import { wordsOf } from "../../domain/languages/words.ts";
 import type { MailRef } from "../../domain/mail/links.ts";
 import { readClick, readOpen } from "../../domain/tracking/links.ts";
 import { sourceOf } from "../../domain/tracking/record.ts";
@@ -7,10 +8,10 @@ import { findingOf } from "../../domain/tracking/rules.ts";
 import type { Deps } from "../deps.ts";
 import { localsOf } from "../rest/http.ts";
 import { SECURITY_HEADERS } from "../security-headers.ts";
-import { BROKEN, renderPage } from "./page.ts";
+import { noticePage, renderPage } from "./page.ts";
 
 const PIXEL = Buffer.from("R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7", "base64");
-const BROKEN_PAGE = renderPage(BROKEN);
+const BROKEN_PAGE = renderPage(noticePage(wordsOf("en").broken));
 const GONE_PAGE = Buffer.from(BROKEN_PAGE.html);
 
 /** No answer is stored, so that each open and click comes here. The page that follows learns nothing of the link. */
