@@ -1993,7 +1993,7 @@ export type WebhookEvents = {
   "subscription.created": SubscriptionPayload & {
     type: "subscription.created";
   };
-  /** A subscriber confirmed a double opt-in, or took an opt-out back. */
+  /** A subscriber confirmed a double opt-in, or undid an opt-out. */
   "subscription.confirmed": SubscriptionPayload & {
     type: "subscription.confirmed";
   };

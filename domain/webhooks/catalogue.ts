@@ -23,7 +23,7 @@ export const EVENTS = {
   "subscriber.updated": personal("subscriber", "A subscriber's address or name was changed."),
   "subscriber.deleted": personal("subscriber", "A subscriber was deleted."),
   "subscription.created": personal("subscription", "A subscriber was put on a list."),
-  "subscription.confirmed": personal("subscription", "A subscriber confirmed a double opt-in, or took an opt-out back."),
+  "subscription.confirmed": personal("subscription", "A subscriber confirmed a double opt-in, or undid an opt-out."),
   "subscription.removed": personal("subscription", "A subscriber was taken off a list, or opted out of it."),
   "newsletter.scheduled": event("newsletter", "A newsletter was confirmed and waits for its time."),
   "newsletter.started": event("newsletter", "A newsletter's first mails go out."),
