@@ -15,7 +15,7 @@ import {
   text,
   timestamps,
 } from "./shared.ts";
-import type { TrackingMode } from "./team.ts";
+import type { MailFooter, TrackingMode } from "./team.ts";
 
 export const RESOURCE_TYPES = ["newsletter", "campaign"] as const;
 export type ResourceType = (typeof RESOURCE_TYPES)[number];
@@ -186,6 +186,8 @@ export const SendSchema = defineEntity({
     recipients: p.integer(),
     /** As the draft and its team said at the confirm. */
     tracking: code().$type<TrackingMode>().default("OFF"),
+    /** The brand's part below each mail, as at the confirm. A wave of a sequence has none: it takes the present one. */
+    footer: holding("team", p.json<MailFooter>()).nullable(),
     sendAt: instant(),
     startedAt: instant().nullable(),
     completedAt: instant().nullable(),

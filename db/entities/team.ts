@@ -57,6 +57,9 @@ export const TeamSchema = defineEntity({
 export class Team extends TeamSchema.class {}
 TeamSchema.setClass(Team);
 
+/** Of a brand: what stands below each mail. */
+export type MailFooter = Pick<Team, "language" | "mailFooter" | "postalAddress">;
+
 export const MemberSchema = defineEntity({
   name: "members",
   indexes: [{ properties: ["teamId"] }, { properties: ["email"] }],

@@ -12,7 +12,7 @@ export interface ContentWarning {
 }
 export const WARNINGS = [
   ...(["image_without_text", "empty_link", "relative_link", "insecure_link", "bare_address"] as const),
-  ...(["long_subject", "large"] as const),
+  ...(["no_postal_address", "long_subject", "large"] as const),
 ] as const;
 
 /** Phones cut longer ones. */
@@ -24,8 +24,8 @@ const SMALLEST_IMAGE = 10;
 
 const NOT_READ = new Set(["style", "script", "title"]);
 
-/** @param shown the mail of one person */
-export function contentWarnings(shown: ShownMessage): ContentWarning[] {
+/** @param shown the mail of one person @param hasAddress the mails of the team have its postal address */
+export function contentWarnings(shown: ShownMessage, hasAddress: boolean): ContentWarning[] {
   const counts = new Map<ContentWarning["kind"], number>();
   const note = (kind: ContentWarning["kind"], count = 1) => counts.set(kind, (counts.get(kind) ?? 0) + count);
   const open: string[] = [];
@@ -47,6 +47,7 @@ export function contentWarnings(shown: ShownMessage): ContentWarning[] {
     },
   });
   new Parser(handler).end(shown.html);
+  if (!hasAddress) note("no_postal_address");
   const characters = charactersIn(shown.subject);
   if (characters > MAX_SUBJECT_SHOWN) note("long_subject", characters);
   const bytes = Buffer.byteLength(shown.html);

@@ -9,6 +9,7 @@ import {
   prepareContent,
   type ShownMessage,
   showMessage,
+  type WrittenContent,
 } from "./message.ts";
 import { checkContent, fieldValuesOf, longestFieldValue, type MergeValues, tooSlow } from "./template.ts";
 import { type ContentField, type ContentProblem, TemplateError, type TemplateProblem } from "./template-problem.ts";
@@ -20,7 +21,7 @@ export type ExaminationTask =
   | { task: "check"; content: Record<ContentField, string>; fields?: readonly string[] | undefined }
   | { task: "compose"; content: MessageContent }
   | { task: "prepare"; content: MessageContent }
-  | { task: "show" | "examine"; content: Record<ContentField, string>; values: MergeValues }
+  | { task: "show" | "examine"; content: WrittenContent; values: MergeValues }
   | { task: "compile"; source: string };
 
 export interface ExaminedMessage {
@@ -65,8 +66,9 @@ export function runTask(task: ExaminationTask): ExaminationResults[ExaminationTa
   }
 }
 
-function examineMessage(content: Record<ContentField, string>, values: MergeValues): ExaminedMessage {
-  return { warnings: contentWarnings(showMessage(content, values)), bareTags: tagsWithoutFallback(content) };
+function examineMessage(content: WrittenContent, values: MergeValues): ExaminedMessage {
+  const warnings = contentWarnings(showMessage(content, values), Boolean(content.footer?.postalAddress));
+  return { warnings, bareTags: tagsWithoutFallback(content) };
 }
 
 /** For a recipient with fields of the greatest length, and for one without. */

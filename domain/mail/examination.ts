@@ -3,7 +3,7 @@ import { Worker } from "node:worker_threads";
 import type { BlockSource } from "./blocks/compile.ts";
 import type { ExaminationAnswer, ExaminationResults, ExaminationTask } from "./examination-thread.ts";
 import { UnsendableError } from "./header.ts";
-import type { MessageContent, PreparedContent } from "./message.ts";
+import type { MessageContent, PreparedContent, WrittenContent } from "./message.ts";
 import type { MergeValues } from "./template.ts";
 import { type ContentField, type ContentProblem, TemplateError } from "./template-problem.ts";
 
@@ -148,7 +148,7 @@ export const prepareInThread = (teamId: string, content: MessageContent): Promis
 export const showInThread = <Task extends "show" | "examine">(
   teamId: string,
   task: Task,
-  content: Record<ContentField, string>,
+  content: WrittenContent,
   values: MergeValues,
 ): Promise<ExaminationResults[Task]> => run(teamId, { task, content, values });
 

@@ -1,4 +1,5 @@
 import { randomBytes } from "node:crypto";
+import type { MailFooter } from "../../db/entities/team.ts";
 import { encodeHeaderText, encodeMailbox, toWireAddress, UnsendableError } from "./header.ts";
 import {
   compileTemplate,
@@ -14,7 +15,7 @@ import { TemplateError } from "./template-problem.ts";
 import { compileText, deriveText, type TextTemplate } from "./text-part.ts";
 import { type BodyLink, findBodyLinks, type TrackedUrls, trackBody, withMailToken } from "./tracked-body.ts";
 import { assertMessageSize, encodePart } from "./transfer-encoding.ts";
-import { FOOTER_TAGS, withFooterLinks } from "./unsubscribe-link.ts";
+import { addressLine, FOOTER_TAGS, withFooter } from "./unsubscribe-link.ts";
 import { encodeUrlValues } from "./url-tags.ts";
 
 export interface MessageContent {
@@ -22,6 +23,7 @@ export interface MessageContent {
   html: string;
   fromEmail: string;
   fromName?: string | null | undefined;
+  footer?: MailFooter | undefined;
   /** Where links are tracked for some: all but those below `ownUrl`. */
   tracking?: { ownUrl: string } | undefined;
 }
@@ -74,7 +76,7 @@ const MAX_SHOWN_BYTES = 90_000;
 
 /** Plain data: it can be made in another thread. */
 export interface PreparedContent {
-  /** With a footer if the body lacks a link that it needs, and with encoded values in its URLs. */
+  /** With a footer if the body lacks a part of it, and with encoded values in its URLs. */
   html: string;
   text: TextTemplate;
   links?: readonly BodyLink[];
@@ -82,7 +84,7 @@ export interface PreparedContent {
 
 /** Reads the HTML, which takes up to some hundred milliseconds: see `prepareInThread`. @throws {TemplateError} */
 export function prepareContent(content: MessageContent): PreparedContent {
-  const { source: html, template } = withFooterLinks(encodeUrlValues(content.html), content.tracking !== undefined);
+  const { source: html, template } = withFooter(encodeUrlValues(content.html), content);
   const text = deriveText(html, template);
   const { tracking } = content;
   return tracking ? { html, text, links: findBodyLinks(html, splitTemplate(html), tracking.ownUrl) } : { html, text };
@@ -96,13 +98,17 @@ function compileTracked({ html, links = [] }: PreparedContent, urls: TrackedUrls
 }
 
 /** The values of merge tags in the mail of a recipient. */
-export const mergeValuesOf = (recipient: Omit<MessageRecipient, "messageId" | "date">): MergeValues => ({
+export const mergeValuesOf = (
+  recipient: Omit<MessageRecipient, "messageId" | "date">,
+  postalAddress?: string,
+): MergeValues => ({
   email: recipient.email,
   first_name: recipient.firstName,
   last_name: recipient.lastName,
   list_name: recipient.listName,
   unsubscribe_url: recipient.unsubscribeUrl,
   tracking_url: recipient.trackingUrl,
+  postal_address: postalAddress,
   mail_token: recipient.mailToken,
   fields: recipient.fields,
 });
@@ -114,9 +120,13 @@ export interface ShownMessage {
   text: string;
 }
 
+/** What a mail says. */
+export type WrittenContent = Pick<MessageContent, "subject" | "html" | "footer">;
+
 /** The parts that `composeMessage` encodes, for one recipient. @throws {TemplateError} */
-export function showMessage(content: Pick<MessageContent, "subject" | "html">, values: MergeValues): ShownMessage {
+export function showMessage(content: WrittenContent, person: MergeValues): ShownMessage {
   const { html, text } = prepareContent({ ...content, fromEmail: "" });
+  const values = { ...person, postal_address: addressLine(content.footer) };
   return {
     subject: compileSubject(content.subject).render(values),
     html: compileHtml(html).render(values),
@@ -165,11 +175,12 @@ export function composeMessage(
     "Content-Transfer-Encoding: ",
   ].join("\r\n");
   const end = `\r\n--${boundary}--\r\n`;
+  const postalAddress = addressLine(content.footer);
   const fixedSubject = subject.plain?.tags.length === 0 ? encodeSubject(subject, {}) : undefined;
 
   const fill = (recipient: MessageRecipient): FilledMessage => {
     const to = toWireAddress(recipient.email);
-    const values = mergeValuesOf(recipient);
+    const values = mergeValuesOf(recipient, postalAddress);
     const htmlPart = recipient.mailToken === undefined ? plainPart() : firstPart;
     const message =
       `${sender}${to.address}\r\n` +

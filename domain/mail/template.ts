@@ -6,7 +6,10 @@ import { assertSize, parseSource, placeOf, type SourcePart, splitSource } from "
 import { syntaxHint } from "./syntax-hint.ts";
 import { type ContentField, type ContentProblem, limits, TemplateError } from "./template-problem.ts";
 
-export const MERGE_TAGS = ["email", "first_name", "last_name", "list_name", "unsubscribe_url", "tracking_url"] as const;
+export const MERGE_TAGS = [
+  ...(["email", "first_name", "last_name", "list_name"] as const),
+  ...(["unsubscribe_url", "tracking_url", "postal_address"] as const),
+] as const;
 export type MergeTag = (typeof MERGE_TAGS)[number];
 
 /** The merge tags of a mail to the subscribers of a list, or to contacts with custom fields. */
@@ -142,6 +145,9 @@ export function escapeHtml(value: string): string {
   return /[&<>"']/.test(value) ? value.replace(/[&<>"']/g, (char) => HTML_ESCAPES[char] ?? char) : value;
 }
 
+/** Braces of a text begin no tag. */
+export const literalHtml = (text: string): string => escapeHtml(text).replaceAll("{", "&#123;");
+
 const isEncoded = (tag: PlainTag): tag is Exclude<PlainTag, PrintedTag> => tag.endsWith(ENCODED);
 
 const isFieldTag = (tag: string): tag is FieldTag => tag.startsWith(FIELDS);
@@ -187,6 +193,7 @@ export const SAMPLE = {
   list_name: "News",
   unsubscribe_url: "https://example.com/unsubscribe",
   tracking_url: "https://example.com/tracking",
+  postal_address: "Example Ltd, 1 High Street, London",
 } as const satisfies MergeValues;
 
 /** Lists every problem of a draft; none means that it can be sent. @param fields custom fields of its recipients */

@@ -1,70 +1,118 @@
 import { randomBytes } from "node:crypto";
 import { Parser } from "htmlparser2";
+import type { MailFooter } from "../../db/entities/team.ts";
 import { withinLimits } from "./html-limits.ts";
-import { compileTemplate, type Template } from "./template.ts";
+import type { MessageContent } from "./message.ts";
+import { compileTemplate, literalHtml, type Template } from "./template.ts";
 import { TemplateError } from "./template-problem.ts";
 import { BODY_END } from "./tracked-body.ts";
 
 /** Of a mail; each leads to a page of ours. */
-type LinkTag = "unsubscribe_url" | "tracking_url";
+const LINK_TAGS = ["unsubscribe_url", "tracking_url"] as const;
+type LinkTag = (typeof LINK_TAGS)[number];
+export const FOOTER_TAGS = LINK_TAGS.length;
+
+/** In their order. */
+const PARTS = ["mailFooter", "postalAddress", ...LINK_TAGS] as const;
+type Part = (typeof PARTS)[number];
 
 /** No style sheet of the body overrules them. */
 const FOOTER_STYLE = "all:initial!important;font:12px/18px sans-serif!important;color:#595959!important;";
 const BLOCK_STYLE = `${FOOTER_STYLE}display:block!important;clear:both!important;padding:24px 16px!important;background-color:#ffffff!important`;
 const LINK_STYLE = `${FOOTER_STYLE}text-decoration:underline!important`;
 
-const linkTo = (tag: LinkTag, text: string) => `<a href="{{ ${tag} }}" style="${LINK_STYLE}">${text}</a>`;
-
-const FOOTER_LINKS: Record<LinkTag, string> = {
-  unsubscribe_url: `You receive this email because you are on our mailing list.<br>${linkTo("unsubscribe_url", "Unsubscribe")}`,
-  tracking_url: linkTo("tracking_url", "Choose whether opens and clicks are counted"),
+const WORDS = {
+  reason: "You receive this email because you are on our mailing list.",
+  unsubscribe: "Unsubscribe",
+  tracking: "Choose whether opens and clicks are counted",
 };
-export const FOOTER_TAGS = Object.keys(FOOTER_LINKS).length;
+
+const linkTo = (tag: LinkTag, text: string) => `<a href="{{ ${tag} }}" style="${LINK_STYLE}">${text}</a>`;
+const linesHtml = (text = "") => literalHtml(text).replace(/\r?\n/g, "<br>");
+
+function partHtml(part: Part, footer: MailFooter): string {
+  if (part === "unsubscribe_url") return `${WORDS.reason}<br>${linkTo(part, WORDS.unsubscribe)}`;
+  return part === "tracking_url" ? linkTo(part, WORDS.tracking) : linesHtml(footer[part] ?? undefined);
+}
+
+const NO_FOOTER: MailFooter = { language: "en", mailFooter: null, postalAddress: null };
+
+/** A postal address as its merge tag prints it. */
+export const addressLine = (footer = NO_FOOTER): string | undefined =>
+  footer.postalAddress?.trim().replace(/[\s,]*\n\s*/g, ", ");
 
 /**
- * Adds a footer at the end of the body, unless it has the links itself.
- * @param isTracked the mail also needs a link to the page of the consent
+ * Adds a footer at the end of the body with what it lacks: the team's text and postal address, the link to unsubscribe, and
+ * where opens and clicks are counted the one to the page of the consent.
  * @throws {TemplateError} also when the body would swallow the unsubscribe link
  */
-export function withFooterLinks(source: string, isTracked: boolean): { source: string; template: Template } {
+export function withFooter(
+  source: string,
+  { footer = NO_FOOTER, tracking }: Pick<MessageContent, "footer" | "tracking">,
+): { source: string; template: Template } {
   const template = compileTemplate(source, { escape: true });
-  const needed: LinkTag[] = isTracked ? ["unsubscribe_url", "tracking_url"] : ["unsubscribe_url"];
-  const missing = needed.filter((tag) => !hasLink(template, tag));
+  const isNeeded = (part: Part) => (part === "tracking_url" ? tracking : part === "unsubscribe_url" || footer[part]);
+  const has = shownParts(template, footer);
+  const missing = PARTS.filter((part) => isNeeded(part) && !has(part));
   if (missing.length === 0) return { source, template };
   const end = BODY_END.exec(source)?.index ?? source.length;
-  // Content that was accepted without tracking may swallow its end: the beginning of the body always shows.
+  // Content that was accepted without these parts may swallow its end: the beginning of the body always shows.
   for (const place of missing.includes("unsubscribe_url") ? [end] : [end, 0]) {
-    const footer = `<div style="${BLOCK_STYLE}">${missing.map((tag) => FOOTER_LINKS[tag]).join("<br>")}</div>`;
-    const withFooter = source.slice(0, place) + footer + source.slice(place);
-    const completed = compileTemplate(withFooter, { escape: true, ownTags: FOOTER_TAGS });
-    if (missing.every((tag) => hasLink(completed, tag))) return { source: withFooter, template: completed };
+    const html = `<div style="${BLOCK_STYLE}">${missing.map((part) => partHtml(part, footer)).join("<br>")}</div>`;
+    const completed = source.slice(0, place) + html + source.slice(place);
+    const compiled = compileTemplate(completed, { escape: true, ownTags: FOOTER_TAGS });
+    if (missing.every(shownParts(compiled, footer))) return { source: completed, template: compiled };
   }
   const message = "its end is inside a comment or an element that shows no links, such as `style`; close that";
   throw new TemplateError({ kind: "syntax", message });
 }
 
 /**
- * Whether an `a` leads to the URL of a tag, also with a query or fragment: without the body's conditions, and with them
- * for recipients with a name and without one.
+ * Which parts a body has: without its conditions, and with them for recipients with a name and without one. A link is an `a` to
+ * the URL of its tag, also with a query or fragment; a text is there in any layout.
  */
-function hasLink(template: Template, tag: LinkTag): boolean {
+function shownParts(template: Template, footer: MailFooter): (part: Part) => boolean {
   // Random, so that no link of the author's is equal, and as long as a real one.
   const word = () => randomBytes(12).toString("hex");
-  const url = `https://${word()}.invalid/u/${randomBytes(60).toString("base64url")}`;
-  const unnamed = { email: `${word()}@example.com`, [tag]: url };
+  const url = () => `https://${word()}.invalid/u/${randomBytes(60).toString("base64url")}`;
+  const urls = { unsubscribe_url: url(), tracking_url: url() };
+  const unnamed = { email: `${word()}@example.com`, ...urls, postal_address: addressLine(footer) };
   const named = { ...unnamed, first_name: word(), last_name: word(), list_name: word() };
-  const bodies = [template.renderFixed(named), template.render(named), template.render(unnamed)];
-  return bodies.every((html) => leadsTo(html, url));
+  const hasText = footer.mailFooter !== null || footer.postalAddress !== null;
+  const bodies = [template.renderFixed(named), template.render(named), template.render(unnamed)].map((html) => {
+    const { hrefs, text } = readBody(html);
+    return { hrefs, letters: hasText ? lettersOf(text) : "" };
+  });
+  const isLink = (href: string, to: string) => href.startsWith(to) && /^(?:$|[?#])/.test(href.slice(to.length));
+  return (part) => {
+    if (part === "unsubscribe_url" || part === "tracking_url") {
+      return bodies.every(({ hrefs }) => hrefs.some((href) => isLink(href, urls[part])));
+    }
+    const own = lettersOf(footer[part] ?? "");
+    return bodies.every(({ letters }) => letters.includes(own));
+  };
 }
 
-function leadsTo(html: string, url: string): boolean {
-  let isFound = false;
+const lettersOf = (text: string): string => text.toLowerCase().replace(/[^\p{L}\p{N}]+/gu, "");
+
+const NOT_READ = new Set(["style", "script", "title"]);
+
+function readBody(html: string): { hrefs: string[]; text: string } {
+  const hrefs: string[] = [];
+  let text = "";
+  let isRead = true;
   const handler = withinLimits({
     onopentag(name, { href = "" }) {
-      const link = href.trim();
-      isFound ||= name === "a" && link.startsWith(url) && /^(?:$|[?#])/.test(link.slice(url.length));
+      isRead = !NOT_READ.has(name);
+      if (name === "a") hrefs.push(href.trim());
+    },
+    onclosetag: () => {
+      isRead = true;
+    },
+    ontext(part) {
+      if (isRead) text += part;
     },
   });
   new Parser(handler).end(html);
-  return isFound;
+  return { hrefs, text };
 }

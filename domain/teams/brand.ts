@@ -1,4 +1,5 @@
-import type { Team } from "../../db/entities/team.ts";
+import { type RawBuilder, sql } from "kysely";
+import type { MailFooter, Team } from "../../db/entities/team.ts";
 import { type EntityManager, kysely } from "../../db/orm.ts";
 
 /** A team's look and words; colours are `#rrggbb`. */
@@ -14,3 +15,10 @@ export const brandOf = (em: EntityManager, teamId: string): Promise<Brand> =>
     .select(["name as teamName", "language", "font", "logo_url as logoUrl", "accent_color as accentColor"])
     .select(["background_color as backgroundColor", "mail_footer as mailFooter", "postal_address as postalAddress"])
     .executeTakeFirstOrThrow();
+
+/** SQL: what stands below each mail of a team. @param teams alias in the query */
+export const footerOf = (teams: string): RawBuilder<MailFooter> => {
+  const of = (column: string) => sql.ref(`${teams}.${column}`);
+  return sql`jsonb_build_object('language', ${of("language")}, 'mailFooter', ${of("mail_footer")},
+    'postalAddress', ${of("postal_address")})`;
+};

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { contentWarnings, tagsWithoutFallback } from "../../domain/mail/content-warnings.ts";
 
 const warnings = (html: string, subject = "") =>
-  contentWarnings({ subject, html, text: "" }).map(({ kind, count }) => `${kind} ${count}`);
+  contentWarnings({ subject, html, text: "" }, true).map(({ kind, count }) => `${kind} ${count}`);
 
 describe("What could be better in a mail", () => {
   it("is an image without an alternative text that can be seen", () => {
@@ -21,6 +21,11 @@ describe("What could be better in a mail", () => {
     assert.deepEqual(warnings(`<a href="mailto:a@example.com">a</a><a href="tel:1">b</a><a href="#top">c</a>`), []);
     const text = `www.example.com <b>https://example.com</b> <a href="https://example.com">https://example.com</a>`;
     assert.deepEqual(warnings(`<style>@import "https://example.com"</style>${text}`), ["bare_address 2"]);
+  });
+
+  it("is a mail of a team without a postal address", () => {
+    const shown = { subject: "", html: "", text: "" };
+    assert.deepEqual(contentWarnings(shown, false), [{ kind: "no_postal_address", count: 1 }]);
   });
 
   it("is a subject that phones cut, and HTML that Gmail cuts", () => {

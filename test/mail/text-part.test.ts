@@ -4,7 +4,7 @@ import fc from "fast-check";
 import { showMessage } from "../../domain/mail/message.ts";
 import type { MergeValues } from "../../domain/mail/template.ts";
 import { TemplateError } from "../../domain/mail/template-problem.ts";
-import { withFooterLinks } from "../../domain/mail/unsubscribe-link.ts";
+import { withFooter } from "../../domain/mail/unsubscribe-link.ts";
 
 const newsletter = (name: string) => readFileSync(new URL(`../data/newsletters/${name}`, import.meta.url), "utf8");
 
@@ -21,7 +21,7 @@ function textOf(html: string, values: MergeValues = { first_name: "Jane" }): str
 /** Whether it is a body that shows an unsubscribe link at its end. */
 function compiles(source: string): boolean {
   try {
-    withFooterLinks(source + LINK, false);
+    withFooter(source + LINK, {});
     return true;
   } catch {
     return false;

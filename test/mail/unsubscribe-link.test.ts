@@ -1,12 +1,15 @@
 import assert from "node:assert/strict";
-import { withFooterLinks } from "../../domain/mail/unsubscribe-link.ts";
+import { showMessage } from "../../domain/mail/message.ts";
+import { withFooter } from "../../domain/mail/unsubscribe-link.ts";
 
 const LINK = '<a href="{{ unsubscribe_url }}">Leave</a>';
 const FOOTER =
   /<div style="all:initial[^>]*>You receive this email because you are on our mailing list.<br><a href="{{ unsubscribe_url }}"[^>]*>Unsubscribe<\/a><\/div>/;
 
+const TRACKED = { tracking: { ownUrl: "https://mail.example" } };
+
 /** The body with `FOOTER` in the place of its footer. */
-const completed = (html: string) => withFooterLinks(html, false).source.replace(FOOTER, "FOOTER");
+const completed = (html: string) => withFooter(html, {}).source.replace(FOOTER, "FOOTER");
 
 describe("A body", () => {
   for (const html of [
@@ -74,7 +77,7 @@ describe("A body", () => {
   describe("of a send that counts opens and clicks", () => {
     const CHOICE = '<a href="{{ tracking_url }}">Choose</a>';
     const linksIn = (html: string) =>
-      [...withFooterLinks(html, true).source.matchAll(/\{\{ (\w+_url) \}\}/g)].map(([, tag]) => tag);
+      [...withFooter(html, TRACKED).source.matchAll(/\{\{ (\w+_url) \}\}/g)].map(([, tag]) => tag);
 
     it("gets the links that it lacks in one footer", () => {
       for (const [html, links] of [
@@ -83,16 +86,65 @@ describe("A body", () => {
         [CHOICE, ["tracking_url", "unsubscribe_url"]],
       ] as const) {
         assert.deepEqual(linksIn(html), links);
-        assert.equal(withFooterLinks(html, true).source.match(/<div/g)?.length, 1);
+        assert.equal(withFooter(html, TRACKED).source.match(/<div/g)?.length, 1);
       }
-      assert.equal(withFooterLinks(LINK + CHOICE, true).source, LINK + CHOICE);
+      assert.equal(withFooter(LINK + CHOICE, TRACKED).source, LINK + CHOICE);
     });
 
     it("has the link to the choice at its beginning where its end shows no link", () => {
       const html = `${LINK}<style>p{}`;
-      const { source } = withFooterLinks(html, true);
+      const { source } = withFooter(html, TRACKED);
       assert.ok(source.startsWith("<div ") && source.endsWith(html));
       assert.deepEqual(linksIn(html), ["tracking_url", "unsubscribe_url"]);
+    });
+  });
+
+  describe("of a team with a text and a postal address", () => {
+    const footer = {
+      ...{ language: "en" as const, mailFooter: "Rain {{ email }} or <b>shine\nYours, Ada" },
+      postalAddress: "Example Ltd\n1 High Street, \nLondon",
+    };
+    const TEXT = "Rain &#123;&#123; email }} or &lt;b&gt;shine<br>Yours, Ada";
+    const ADDRESS = "Example Ltd<br>1 High Street, <br>London";
+    /** Of the footer, the lines before its links. */
+    const lines = (html: string) =>
+      withFooter(html, { footer })
+        .source.slice(html.length)
+        .match(/<div[^>]*>([^]*?)(?:<br>You |<\/div>)/)?.[1];
+
+    it("has both above its link, once each, as they were written", () => {
+      assert.equal(lines("<p>News</p>"), `${TEXT}<br>${ADDRESS}`);
+      assert.equal(lines(`<p>News</p>${LINK}`), `${TEXT}<br>${ADDRESS}`);
+      const { html, text } = showMessage({ subject: "", html: `<p>News</p>${LINK}`, footer }, { email: "a@b.example" });
+      assert.ok(html.includes(TEXT) && text.includes("Rain {{ email }} or <b>shine\nYours, Ada\nExample Ltd\n"), text);
+    });
+
+    it("has no address twice: not one of its own text, in any layout, and not its merge tag", () => {
+      const typed = "<td>EXAMPLE ltd</td><td>1&nbsp;High <b>Street</b></td> &middot; London";
+      for (const html of [typed, "{{ postal_address }}", "{% if first_name %}Ada{% endif %}{{postal_address}}"]) {
+        assert.equal(lines(html + LINK), TEXT, html);
+      }
+      for (const html of [
+        ...[
+          "<p>1 High Street</p>",
+          `<style>${typed}</style>`,
+          `<!-- ${typed} -->`,
+          `<img alt="${footer.postalAddress}">`,
+        ],
+        "{% if first_name %}{{ postal_address }}{% endif %}",
+      ]) {
+        assert.equal(lines(html + LINK), `${TEXT}<br>${ADDRESS}`, html);
+      }
+      const shown = showMessage(
+        { subject: "", html: `<p>{{ postal_address }}</p>${LINK}`, footer },
+        { email: "a@b.example" },
+      );
+      assert.match(shown.html, /<p>Example Ltd, 1 High Street, London<\/p>/);
+    });
+
+    it("has them at its beginning where its end shows no text", () => {
+      const html = `${LINK}<style>p{}`;
+      assert.ok(withFooter(html, { footer }).source.endsWith(`${TEXT}<br>${ADDRESS}</div>${html}`));
     });
   });
 });

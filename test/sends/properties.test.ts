@@ -74,6 +74,11 @@ const subject: fc.Arbitrary<PlanSubject> = fc.record({
   targetIds: fc.uniqueArray(fc.string()),
   fieldNames: fc.constant([]),
   tracking: fc.constant("OFF" as const),
+  footer: fc.record({
+    language: fc.constantFrom("en" as const, "de" as const),
+    mailFooter: fc.option(fc.string()),
+    postalAddress: fc.option(fc.string()),
+  }),
 });
 const members = fc.record({
   total: fc.nat(),

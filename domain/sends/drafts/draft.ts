@@ -1,11 +1,12 @@
 import { type RawBuilder, sql } from "kysely";
 import type { AccountStatus } from "../../../db/entities/account.ts";
 import type { BroadcastStatus } from "../../../db/entities/send.ts";
-import type { TrackingMode } from "../../../db/entities/team.ts";
+import type { MailFooter, TrackingMode } from "../../../db/entities/team.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../../db/orm.ts";
 import { addressDomain, lookupAddress } from "../../address.ts";
 import { readFields } from "../../audience/contact-fields.ts";
 import { orNotFound } from "../../errors.ts";
+import { footerOf } from "../../teams/brand.ts";
 import { draftTracking } from "../../tracking/modes.ts";
 import type { RefusalReason } from "../refusal.ts";
 import type { MailingRules, MailResource, SendResource } from "../resource.ts";
@@ -28,6 +29,7 @@ export interface PlanSubject extends Tenant {
   fieldNames: readonly string[];
   /** Whose opens and clicks are to be counted: by its own setting, else by the team's. */
   tracking: TrackingMode;
+  footer: MailFooter;
 }
 
 /** A resource as a send sees it: its content, its targets, and the accounts that would mail it. */
@@ -104,7 +106,8 @@ export async function readDraft(
     join sequence_step_versions v on v.id = s.version_id`;
   const { rows } = await sql<DraftRow>`
     select d.status, d.from_name as "fromName", d.send_days::int[] as "sendDays", t.time_zone as "timeZone",
-      ${draftTracking("d")} as tracking, ${isNewsletter ? OF_NEWSLETTER : stepId === undefined ? ofCampaign(tenant) : OF_STEP}
+      ${draftTracking("d")} as tracking, ${footerOf("t")} as footer,
+      ${isNewsletter ? OF_NEWSLETTER : stepId === undefined ? ofCampaign(tenant) : OF_STEP}
     from ${sql.table(`${type}s`)} d join teams t on t.id = d.team_id ${stepId === undefined ? sql`` : steps}
     where d.id = ${id} and ${ofTenant(tenant, "d")}
     ${lock ? sql`for update of d` : sql``}`.execute(kysely(em));

@@ -68,7 +68,7 @@ async function fillDraft<Task extends "show" | "examine">(
     throw new ApiError("not_found", "No person of this team has that address.", { param: "person" });
   }
   const to = person ?? samplePerson(draft, sample === "nameless");
-  const content = { subject: draft.subject ?? "", html: draft.body ?? "" };
+  const content = { subject: draft.subject ?? "", html: draft.body ?? "", footer: draft.footer };
   const values = mergeValuesOf({ ...to, fields: to.fields ?? undefined, ...LINKS });
   const result = await showContent(tenant.teamId, task, content, values);
   const readProblems = async (): Promise<DraftProblem[]> =>
@@ -164,6 +164,8 @@ const SENTENCES: Record<ContentWarning["kind"], (count: number) => string> = {
   insecure_link: (count) => `${times(count, "link")} with http: in place of https:.`,
   bare_address: (count) => `${times(count, "web address")} in the text without a link.`,
   long_subject: (count) => `The subject has ${count} characters; phones cut it after about ${MAX_SUBJECT_SHOWN}.`,
+  no_postal_address: () =>
+    "No postal address stands below the mail, as the law of many countries asks for: enter the team's on the page Brand.",
   large: (count) => `The HTML has ${count} bytes; Gmail hides what follows the first ${MAX_BYTES_SHOWN}.`,
 };
 const inWords = ({ kind, count }: ContentWarning): DraftWarning => ({ kind, message: SENTENCES[kind](count) });

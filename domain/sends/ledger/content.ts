@@ -1,6 +1,7 @@
 import { sql } from "kysely";
 import type { Env } from "../../../config/env.ts";
 import type { AccountProvider } from "../../../db/entities/account.ts";
+import type { MailFooter } from "../../../db/entities/team.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../../db/orm.ts";
 import { type DkimSigner, dkimSigner, type SignedField } from "../../mail/dkim.ts";
 import { prepareInThread } from "../../mail/examination.ts";
@@ -11,6 +12,7 @@ import { newPlaceholder } from "../../mail/tracked-body.ts";
 import { providerHeaderOf } from "../../reports/providers.ts";
 import type { Vault } from "../../secrets/crypto.ts";
 import { domainOf, openKey, type SealedKey, signingKeys } from "../../sending-domains/keys.ts";
+import { footerOf } from "../../teams/brand.ts";
 import { mailToken, trackedUrls } from "../../tracking/links.ts";
 import type { MailResource } from "../resource.ts";
 import type { AccountLimits } from "./account-capacity.ts";
@@ -22,6 +24,7 @@ interface LaneContent {
   body: string;
   fromEmail: string;
   fromName: string;
+  footer: MailFooter;
   listNames: ReadonlyMap<string, string>;
   provider: AccountProvider;
   /** None leaves the mails unsigned. */
@@ -30,20 +33,25 @@ interface LaneContent {
   accountFailed: boolean;
 }
 
-/** It does not change once the resource is scheduled, or the wave claimed. A step is that of a test mail. `fromEmail`: of a newsletter or sequence. */
+/**
+ * It does not change once the resource is scheduled, or the wave claimed; of a wave only its footer may. A step is that of a test
+ * mail. `fromEmail`: of a newsletter or sequence.
+ */
 export async function readResourceContent(
   em: EntityManager,
   tenant: Tenant,
   { type, id, stepId }: MailResource,
   sendId: string,
 ) {
-  const { rows } = await sql<Record<"subject" | "body" | "from_email" | "from_name", string | null>>`
+  const { rows } = await sql<
+    Record<"subject" | "body" | "from_email" | "from_name", string | null> & { footer: MailFooter }
+  >`
     select coalesce(v.subject, d.subject) as subject, coalesce(v.body, d.body) as body, d.from_name,
-      ${type === "newsletter" ? sql`d.from_email` : sql`q.from_email`}
-    from ${sql.table(`${type}s`)} d left join sequences q on q.campaign_id = d.id
+      coalesce(s.footer, ${footerOf("t")}) as footer, ${type === "newsletter" ? sql`d.from_email` : sql`q.from_email`}
+    from ${sql.table(`${type}s`)} d join teams t on t.id = d.team_id left join sequences q on q.campaign_id = d.id
+    left join sends s on s.id = ${sendId} and ${ofTenant(tenant, "s")}
     left join sequence_step_versions v on v.id = coalesce(
-      (select version_id from sequence_steps where campaign_id = d.id and step_id = ${stepId ?? null}),
-      (select step_version_id from sends where id = ${sendId} and ${ofTenant(tenant)}))
+      (select version_id from sequence_steps where campaign_id = d.id and step_id = ${stepId ?? null}), s.step_version_id)
     where d.id = ${id} and ${ofTenant(tenant, "d")}`.execute(kysely(em));
   const [row] = rows;
   if (!row) throw new Error(`the ${type} of a send is gone`);
@@ -57,6 +65,7 @@ export async function readResourceContent(
     body: row.body ?? "",
     fromEmail: row.from_email,
     fromName: row.from_name,
+    footer: row.footer,
     listNames: new Map(lists.map((list) => [list.id, list.name])),
   };
 }
@@ -113,12 +122,12 @@ export async function composeMails(
   lane: Pick<OpenedDispatch, "teamId" | "sendId" | "tracking">,
   laneContent: LaneContent,
 ): Promise<(recipient: StagedRecipient) => FilledMessage> {
-  const { subject, body, fromEmail, fromName, listNames, provider } = laneContent;
+  const { subject, body, fromEmail, fromName, footer, listNames, provider } = laneContent;
   const { teamId, sendId } = lane;
   const { RETURN_PATH_DOMAIN: domain } = env;
   const isTracking = lane.tracking !== "OFF";
   const tracking = isTracking ? { ownUrl: env.PUBLIC_URL } : undefined;
-  const content: MessageContent = { subject, html: body, fromEmail, fromName, tracking };
+  const content: MessageContent = { subject, html: body, fromEmail, fromName, footer, tracking };
   const urls = isTracking ? trackedUrls(vault, env.PUBLIC_URL, sendId, newPlaceholder()) : undefined;
   const message = composeMessage(content, await prepareInThread(teamId, content), urls);
   const messageIdDomain = domainOf(fromEmail);

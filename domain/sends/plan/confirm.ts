@@ -130,6 +130,7 @@ async function writeSend(
       status: "SCHEDULED",
       recipients,
       tracking: draft.tracking,
+      footer: draft.footer,
       send_at: sendAt,
     })
     .execute();

@@ -106,7 +106,7 @@ export async function* contentGates(draft: Draft): Gates {
 
 /** Its message names every merge tag that is not known, or the first problem. */
 async function contentRefusal(draft: Draft, content: { subject: string; html: string }): Promise<Refusal | undefined> {
-  const { teamId, fromAddresses, fromName, fieldNames } = draft;
+  const { teamId, fromAddresses, fromName, fieldNames, footer } = draft;
   const notComposable = (problem: string) => notReady(draft, "content_not_composable", `The problem: ${problem}.`);
   const problems = await examineContent(teamId, content, fieldNames);
   const unusable = problems.find(({ kind }) => kind !== "unknown_tag");
@@ -121,7 +121,7 @@ async function contentRefusal(draft: Draft, content: { subject: string; html: st
   // None is left when all accounts of a campaign are gone, which another gate refuses.
   const [fromEmail] = fromAddresses;
   try {
-    if (fromEmail !== undefined) await assertComposable(teamId, { ...content, fromEmail, fromName });
+    if (fromEmail !== undefined) await assertComposable(teamId, { ...content, fromEmail, fromName, footer });
   } catch (error) {
     if (error instanceof TemplateError) return notComposable(error.message);
     if (error instanceof UnsendableError) return notComposable("the sender's address or name fits in no header");

@@ -50,6 +50,7 @@ async function countMembers(em: EntityManager, subject: PlanSubject): Promise<Co
  * rate, balance or account status; those are gates. Nor whose opens are counted: a consent must not make a token void.
  */
 export function planDigest(subject: PlanSubject, members: Omit<CountedMembers, "tracked">): string {
+  const { footer } = subject;
   const facts = [
     subject.teamId,
     subject.environment,
@@ -63,6 +64,7 @@ export function planDigest(subject: PlanSubject, members: Omit<CountedMembers, "
     [...subject.targetIds].sort(),
     [...subject.sendDays].sort((a, b) => a - b),
     usedFields(subject),
+    [footer.language, footer.mailFooter, footer.postalAddress],
     [members.total, members.ineligible, members.suppressed, members.eligible],
     members.sum,
   ];
