@@ -1,5 +1,6 @@
 import { compileBlocks } from "../domain/mail/blocks/compile.ts";
 import { blockDocument } from "../domain/mail/blocks/schema.ts";
+import { BRAND } from "../test/support/blocks.ts";
 import { type BenchReport, median, type Row, round } from "./report.ts";
 
 const words = (text: string, href?: string) => ({
@@ -35,7 +36,7 @@ export function benchBlocks({ repeat }: { repeat: number }): BenchReport {
       const begin = performance.now();
       const blocks = blockDocument.parse(source);
       const checked = performance.now();
-      const html = compileBlocks({ blocks, preheader: "In short" });
+      const html = compileBlocks({ blocks, preheader: "In short", brand: BRAND });
       return { check: checked - begin, compile: performance.now() - checked, bytes: Buffer.byteLength(html) };
     });
     return {

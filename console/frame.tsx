@@ -28,6 +28,7 @@ const PAGES = [
   ["members", "Members"],
   ["usage", "Usage"],
   ["settings", "Settings"],
+  ["brand", "Brand"],
 ] as const;
 
 /** Navigation and the team's choice around every page of a team. */

@@ -54,6 +54,7 @@ const tree = root.addChildren([
     page("/members", () => import("./pages/members.tsx"), "Page"),
     page("/usage", () => import("./pages/usage.tsx"), "Page"),
     page("/settings", () => import("./pages/settings.tsx"), "Page"),
+    page("/brand", () => import("./pages/brand.tsx"), "Page"),
   ]),
 ]);
 

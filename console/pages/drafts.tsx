@@ -47,8 +47,10 @@ function Page({ kind }: { kind: Kind }) {
             inputs={[["name", "Name", { ...NAME, hint: NAME_HINT }]]}
             act={async ({ name = "", template = "" }, context) => {
               const beginning = BEGINNINGS[template];
+              const { sender_name, sender_email } = (await client.app.team.brand.query({})).data;
+              const sender = { from_name: sender_name, ...(kind === "newsletter" && { from_email: sender_email }) };
               const { data } = beginning
-                ? await drafts.create.mutate({ body: { name, ...beginning } }, { context })
+                ? await drafts.create.mutate({ body: { name, ...beginning, ...sender } }, { context })
                 : await client.app.templates.makeDraft.mutate(
                     { body: { type: kind, name, template_id: template } },
                     { context },

@@ -6,7 +6,7 @@ import { Conditions } from "./audience/builder.tsx";
 import { asksForHits, type Condition, grouped, partsOf } from "./audience/conditions.ts";
 import { blocksText, EMPTY } from "./draft/blocks/text.ts";
 import { isHtml } from "./draft/body.tsx";
-import type { Content, Mail, Place } from "./draft/drafts.ts";
+import type { Content, Mail, Place, Written } from "./draft/drafts.ts";
 import { Editor, type InputOf } from "./draft/editor.tsx";
 import { Preview } from "./draft/preview.tsx";
 import { TestMail } from "./draft/test-mail.tsx";
@@ -93,18 +93,18 @@ export function OpenStep({ sequence, stepId, after, mayEdit, onClose, onNew }: S
   const place: Place = {
     ...{ queryKey: ["sequences", id, "steps", stepId], fields: FIELDS, isAutosaved: status === "DRAFT" },
     read: async () => {
-      const { step, updated_at } = (await sequences.step.query({ params, query: { step_id: stepId } })).data;
-      return { data: { ...textsOf(step ?? NEW), id, updated_at } };
+      const { step, ...facts } = (await sequences.step.query({ params, query: { step_id: stepId } })).data;
+      return { data: { ...textsOf(step ?? NEW), id, ...facts } };
     },
     write: async (_, content, options) => {
       const { preheader, blocks } = content;
       const document = isHtml(content) ? null : { blocks: JSON.parse(blocks || EMPTY), preheader: preheader || null };
       const body = { step_id: stepId, step: stepOf(content), document, after: after === FIRST ? null : after };
       const { data } = await sequences.saveStep.mutate({ params, body }, options);
-      return { ...content, blocks: document ? blocks || EMPTY : "", ...data };
+      return { ...content, blocks: document ? blocks || EMPTY : "", is_of_old_brand: false, ...data };
     },
   };
-  const step = useData(place.queryKey, place.read) as Content & { id: string; updated_at: string };
+  const step = useData(place.queryKey, place.read) as Content & Written;
   const number = steps.findIndex((each) => each.id === stepId) + 1;
   const mail: Mail = { type: "campaign", id, step_id: stepId };
   const maySend = useRole("ADMIN");
@@ -122,7 +122,8 @@ export function OpenStep({ sequence, stepId, after, mayEdit, onClose, onNew }: S
               restore={({ subject, preheader, body, blocks }) => {
                 const text = { subject: subject ?? "", preheader: preheader ?? "", body: body ?? "" };
                 const then = { ...text, blocks: blocks === null ? "" : blocksText(blocks) };
-                return place.write(then, { ...step, ...then }, { context: { began: step } });
+                const { is_of_old_brand: _, ...content } = { ...step, ...then };
+                return place.write(then, content, { context: { began: step } });
               }}
             />
             {maySend && <TestMail mail={mail} />}

@@ -137,6 +137,13 @@ const NOT_SHARED =
 const SEARCHED_MAILS = 2_000;
 const FOUND_MAILS = 100;
 
+const isLogo = async (em: EntityManager, { teamId }: Tenant, imageId: string): Promise<boolean> => {
+  const logo = sql<boolean>`strpos(logo_url, ${suffixOfId("image", imageId)}) > 0`;
+  return Boolean(
+    await kysely(em).selectFrom("teams").select("id").where("id", "=", teamId).where(logo).executeTakeFirst(),
+  );
+};
+
 /** The mails that show an image, each with its status. */
 async function findUses(em: EntityManager, tenant: Tenant, imageId: string): Promise<{ status: string }[]> {
   const newest = (mails: RawBuilder<unknown>) => sql`
@@ -155,11 +162,14 @@ async function findUses(em: EntityManager, tenant: Tenant, imageId: string): Pro
 
 /**
  * Deletes an image; maintenance deletes its file a moment later.
- * @param evenUsed also one that a mail shows: its readers see a gap, also where it was sent
- * @throws {ApiError} `not_found`; `resource_state_invalid` for one that a mail shows
+ * @param evenUsed also one that is the logo, or that a mail shows: its readers see a gap, also where it was sent
+ * @throws {ApiError} `not_found`; `resource_state_invalid` for one that is used
  */
 export async function deleteImage(em: EntityManager, tenant: Tenant, id: string, evenUsed: boolean): Promise<void> {
   orNotFound(await imagesOf(em, tenant).where("id", "=", id).executeTakeFirst());
+  if (!evenUsed && (await isLogo(em, tenant, id))) {
+    throw new ApiError("resource_state_invalid", "It is the logo of the team's brand: choose another one there first.");
+  }
   const uses = evenUsed ? [] : await findUses(em, tenant, id);
   if (uses.length > 0) {
     const sent = uses.filter(({ status }) => status !== "DRAFT").length;

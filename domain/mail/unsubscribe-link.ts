@@ -2,7 +2,6 @@ import { randomBytes } from "node:crypto";
 import { Parser } from "htmlparser2";
 import type { MailFooter } from "../../db/entities/team.ts";
 import { withinLimits } from "./html-limits.ts";
-import type { MessageContent } from "./message.ts";
 import { compileTemplate, literalHtml, type Template } from "./template.ts";
 import { TemplateError } from "./template-problem.ts";
 import { BODY_END } from "./tracked-body.ts";
@@ -48,7 +47,7 @@ export const addressLine = (footer = NO_FOOTER): string | undefined =>
  */
 export function withFooter(
   source: string,
-  { footer = NO_FOOTER, tracking }: Pick<MessageContent, "footer" | "tracking">,
+  { footer = NO_FOOTER, tracking }: { footer?: MailFooter | undefined; tracking?: object | undefined },
 ): { source: string; template: Template } {
   const template = compileTemplate(source, { escape: true });
   const isNeeded = (part: Part) => (part === "tracking_url" ? tracking : part === "unsubscribe_url" || footer[part]);

@@ -11,11 +11,10 @@ import { matchingPeople } from "../audience/segments/segments.ts";
 import { type Edit, noteEdit } from "../edits.ts";
 import { ApiError, orNotFound } from "../errors.ts";
 import { newId } from "../ids.ts";
-import type { BlockSource } from "../mail/blocks/compile.ts";
 import { assertComposable, examineContent } from "../mail/examination.ts";
 import { UnsendableError } from "../mail/header.ts";
 import { describeProblem, TemplateError } from "../mail/template-problem.ts";
-import { compileDocument } from "../sends/drafts/documents.ts";
+import { compileDocument, type WrittenDocument } from "../sends/drafts/documents.ts";
 import { MAX_BODY_BYTES, MAX_SUBJECT_LENGTH, refuseCrowd } from "../sends/drafts/drafts.ts";
 import { keepVersion } from "../sends/drafts/versions.ts";
 import { movePeople } from "./enrolments.ts";
@@ -202,7 +201,7 @@ interface OneStep {
   /** All but its id; null removes it. */
   step: Record<string, unknown> | null;
   /** In place of the step's `body`. */
-  document: BlockSource | null;
+  document: WrittenDocument | null;
   /** The id of the step before a new one, null before the first; else it is the last. */
   after?: string | null | undefined;
 }
@@ -219,7 +218,7 @@ export async function saveStep(
   const check = async (sequence: Sequence) => {
     if (given === null) return [];
     refuseCrowd(tenant.teamId);
-    const body = document && { body: await compileDocument(tenant, document) };
+    const body = document && { body: await compileDocument(em, tenant, document) };
     const content = parse(step, { ...given, ...body, id: stepId }, "");
     await checkStep(em, sequence, content, "");
     return [{ ...content, preheader: document?.preheader || null, blocks: document?.blocks ?? null }];

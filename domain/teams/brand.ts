@@ -2,11 +2,15 @@ import { type RawBuilder, sql } from "kysely";
 import type { MailFooter, Team } from "../../db/entities/team.ts";
 import { type EntityManager, kysely } from "../../db/orm.ts";
 
-/** A team's look and words; colours are `#rrggbb`. */
-export type Brand = Pick<
+/** Colours are `#rrggbb`. */
+export type BrandFields = Pick<
   Team,
-  "language" | "accentColor" | "backgroundColor" | "font" | "mailFooter" | "postalAddress" | "logoUrl"
-> & { teamName: string };
+  | ("language" | "accentColor" | "backgroundColor" | "font" | "mailFooter" | "postalAddress" | "logoUrl")
+  | ("senderName" | "senderEmail")
+>;
+
+/** A team's look and words. */
+export type Brand = Omit<BrandFields, "senderName" | "senderEmail"> & { teamName: string };
 
 export const brandOf = (em: EntityManager, teamId: string): Promise<Brand> =>
   kysely(em)

@@ -6,6 +6,7 @@ import { ApiError, notFound, orNotFound } from "../errors.ts";
 import { newId } from "../ids.ts";
 import { changesOf, type Patch } from "../patch.ts";
 import { followTimeZone } from "../sequences/time-zone.ts";
+import type { BrandFields } from "./brand.ts";
 import type { PlanLimits } from "./plans.ts";
 
 interface Person {
@@ -44,7 +45,7 @@ export async function createTeam(
 export async function changeTeam(
   em: EntityManager,
   teamId: string,
-  patch: Patch<PlanLimits & Pick<Team, "name" | "plan" | "timeZone" | "tracking">>,
+  patch: Patch<PlanLimits & BrandFields & Pick<Team, "name" | "plan" | "timeZone" | "tracking">>,
 ): Promise<Team> {
   if (patch.timeZone !== undefined) refuseOtherZone(patch.timeZone);
   const team = await lockTeam(em, teamId);

@@ -28,19 +28,9 @@ const HAS_POINT = `(() => {
 /** Every page of a team, below its address. */
 const PAGES = [
   "",
-  ...[
-    "newsletters",
-    "campaigns",
-    "templates",
-    "sequences",
-    "lists",
-    "subscribers",
-    "contacts",
-    "segments",
-    "imports",
-    "fields",
-  ],
-  ...["suppressions", "accounts", "domains", "providers", "webhooks", "keys", "members", "usage", "settings"],
+  ...["newsletters", "campaigns", "templates", "sequences", "lists", "subscribers", "contacts", "segments", "imports"],
+  ...["fields", "suppressions", "accounts", "domains", "providers", "webhooks", "keys", "members", "usage", "settings"],
+  "brand",
 ];
 
 /** Signs in at the form of the page, by the link of the mail. */

@@ -3,7 +3,7 @@ import { caniemail } from "caniemail";
 import { compileBlocks } from "../../domain/mail/blocks/compile.ts";
 import { blockDocument } from "../../domain/mail/blocks/schema.ts";
 import { OWN_TEMPLATES } from "../../domain/mail/templates/own.ts";
-import { button, columns, document, linkTo, list, type Node, paragraph, tag, words } from "../support/blocks.ts";
+import { BRAND, button, columns, document, linkTo, list, type Node, paragraph, tag, words } from "../support/blocks.ts";
 
 /** Features that some programs do not support, and why no reader of a mail misses each. */
 const ACCEPTED: Readonly<Record<string, string>> = {
@@ -73,7 +73,7 @@ describe("Compiled blocks", () => {
     assert.ok(DOCUMENTS.length >= 30);
     const lacking = new Map<string, Set<string>>();
     for (const blocks of DOCUMENTS) {
-      const html = compileBlocks({ blocks, preheader: "In short", language: "en" });
+      const html = compileBlocks({ blocks, preheader: "In short", brand: BRAND });
       const { issues } = caniemail({ clients: ["gmail.*", "outlook.*", "apple-mail.*"], html });
       for (const [client, found] of issues.errors) {
         for (const { title } of found) lacking.set(title, (lacking.get(title) ?? new Set()).add(client));

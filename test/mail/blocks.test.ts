@@ -1,14 +1,15 @@
 import assert from "node:assert/strict";
 import fc from "fast-check";
 import { Parser } from "htmlparser2";
-import { compileBlocks } from "../../domain/mail/blocks/compile.ts";
+import { compileBlocks, isOfBrand, type MailBrand } from "../../domain/mail/blocks/compile.ts";
 import { BLOCK_LIMITS, blockDocument } from "../../domain/mail/blocks/schema.ts";
 import { showMessage } from "../../domain/mail/message.ts";
 import { checkContent, compileTemplate, type MergeValues } from "../../domain/mail/template.ts";
-import { button, columns, document, linkTo, list, type Node, paragraph, tag, words } from "../support/blocks.ts";
+import { contrast, textOn } from "../../lib/colors.ts";
+import { BRAND, button, columns, document, linkTo, list, type Node, paragraph, tag, words } from "../support/blocks.ts";
 
-const compile = (content: Node, preheader = "", language?: string): string =>
-  compileBlocks({ blocks: blockDocument.parse(content), preheader, language });
+const compile = (content: Node, preheader = "", brand: Partial<MailBrand> = {}): string =>
+  compileBlocks({ blocks: blockDocument.parse(content), preheader, brand: { ...BRAND, ...brand } });
 
 const PERSON = { email: "ada@example.com", first_name: "Ada", unsubscribe_url: "https://example.com/u/1" };
 
@@ -92,7 +93,6 @@ describe("Blocks", () => {
     const { html, text } = show(document(paragraph("Text")), PERSON, "Hi {{ first_name }} & <b>");
     assert.match(html, /<body[^>]*>\n<div style="display:none[^"]*">Hi Ada &amp; &lt;b&gt;&zwnj;/);
     assert.ok(text.startsWith("Text"));
-    assert.match(compile(document(), "", "de-AT"), /<html lang="de-AT">/);
     assert.throws(() => compile(document(), "Hi {{ first_name"), /not closed/);
   });
 
@@ -188,6 +188,45 @@ describe("Blocks", () => {
         const shown = compileTemplate(html, { escape: true });
         assert.deepEqual([...shown.variables], ["first_name"]);
         assert.equal(firstParagraph(shown.render({})), `${before}${fallback}${before}`);
+      }),
+    );
+  });
+});
+
+describe("Blocks in the brand of a team", () => {
+  const content = document(
+    paragraph(words("a link", linkTo("https://example.com/"))),
+    button("Read", "https://example.com/read"),
+  );
+  const dark = (html: string) => /\.link\{color:(#\w{6})/.exec(html)?.[1] ?? "";
+  const light = (html: string) => /class="link" style="color:(#\w{6})/.exec(html)?.[1] ?? "";
+
+  it("have its language, font and background, and tell when it is another one", () => {
+    const brand = { language: "de" as const, font: "serif" as const, backgroundColor: "#123456" };
+    const html = compile(content, "", brand);
+    assert.match(html, /<html lang="de">/);
+    assert.match(html, /<body class="page" style="[^"]*background-color:#123456"/);
+    assert.match(html, /font:16px\/24px Georgia,'Times New Roman',serif/);
+    assert.ok(isOfBrand(html, { ...BRAND, ...brand }));
+    for (const other of [{ language: "fr" as const }, { font: "mono" as const }, { accentColor: "#000000" }]) {
+      assert.ok(!isOfBrand(html, { ...BRAND, ...brand, ...other }));
+    }
+    assert.ok(!isOfBrand(html, { ...BRAND, ...brand, backgroundColor: "#ffffff" }));
+  });
+
+  it("keep its accent for buttons, with the text that can be read, and for links where that can be read", () => {
+    const blue = compile(content);
+    assert.equal(light(blue), "#0b57d0");
+    assert.match(blue, /background-color:#0b57d0[^>]*><a [^>]*;color:#ffffff;/);
+    const yellow = compile(content, "", { accentColor: "#ffeb3b" });
+    assert.equal(dark(yellow), "#ffeb3b");
+    assert.match(yellow, /background-color:#ffeb3b[^>]*><a [^>]*;color:#000000;/);
+    const color = fc.integer({ min: 0, max: 0xffffff }).map((value) => `#${value.toString(16).padStart(6, "0")}`);
+    fc.assert(
+      fc.property(color, (accentColor) => {
+        const html = compile(content, "", { accentColor });
+        assert.ok(contrast(light(html), "#ffffff") >= 4.5 && contrast(dark(html), "#22252b") >= 4.5);
+        assert.ok(contrast(textOn(accentColor), accentColor) >= 4.5);
       }),
     );
   });

@@ -110,7 +110,7 @@ describe("A body", () => {
     const lines = (html: string) =>
       withFooter(html, { footer })
         .source.slice(html.length)
-        .match(/<div[^>]*>([^]*?)(?:<br>You |<\/div>)/)?.[1];
+        .match(/<div[^>]*>(.*?)(?:<br>You |<\/div>)/)?.[1];
 
     it("has both above its link, once each, as they were written", () => {
       assert.equal(lines("<p>News</p>"), `${TEXT}<br>${ADDRESS}`);

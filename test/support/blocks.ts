@@ -1,5 +1,11 @@
 /** Short ways to write a document of blocks. */
 
+/** Of a new team. */
+export const BRAND = {
+  ...{ language: "en" as const, font: "sans" as const },
+  ...{ accentColor: "#0b57d0", backgroundColor: "#ffffff" },
+};
+
 export interface Node {
   type: string;
   text?: string;

@@ -10,6 +10,7 @@ import { readFields } from "../../../domain/audience/contact-fields.ts";
 import { duplicate, WRITTEN } from "../../../domain/duplicates.ts";
 import { newId } from "../../../domain/ids.ts";
 import { exportRecipients } from "../../../domain/import/export.ts";
+import { isOfBrand } from "../../../domain/mail/blocks/compile.ts";
 import { blockDocument } from "../../../domain/mail/blocks/schema.ts";
 import { mergeTags } from "../../../domain/mail/template.ts";
 import { restoreVersion, saveDocument } from "../../../domain/sends/drafts/documents.ts";
@@ -32,6 +33,7 @@ import { pageRecipients } from "../../../domain/sends/ledger/recipients.ts";
 import { allowTestMail, MAX_TEST_RECIPIENTS } from "../../../domain/sends/plan/test-mail.ts";
 import { sendScope } from "../../../domain/sends/resource.ts";
 import { stepId } from "../../../domain/sequences/steps.ts";
+import { brandOf } from "../../../domain/teams/brand.ts";
 import { idParam, router } from "../../rest/route.ts";
 import { Turns } from "../../rest/turns.ts";
 import { linkOfClicks } from "../../sends/recipients.ts";
@@ -55,11 +57,6 @@ export const written = {
   subject: contentFields().subject.optional(),
   preheader: z.string().max(MAX_PREHEADER_LENGTH).nullable(),
   blocks: blockDocument,
-  language: z
-    .string()
-    .max(35)
-    .regex(/^[a-z]{2,8}(-[a-z0-9]{1,8})*$/i)
-    .optional(),
 };
 
 const PAGE = 50;
@@ -114,9 +111,11 @@ const change = consoleMutation(
 );
 
 /** The content as its writer sees it; `blocks` is null for a draft of HTML. */
-const document = consoleQuery({ role: "VIEWER", isHeavy: true, input: ofOne }, async ({ ctx, input: { query } }) =>
-  presentContent(await readBroadcast(ctx.em, BROADCASTS[query.type], query.id)),
-);
+const document = consoleQuery({ role: "VIEWER", isHeavy: true, input: ofOne }, async ({ ctx, input: { query } }) => {
+  const draft = await readBroadcast(ctx.em, BROADCASTS[query.type], query.id);
+  const isOld = draft.blocks !== null && !isOfBrand(draft.body ?? "", await brandOf(ctx.em, ctx.tenant.teamId));
+  return { ...presentContent(draft), is_of_old_brand: isOld };
+});
 
 const presentContent = ({ subject, preheader, blocks, body, updatedAt }: Broadcast) => ({
   ...{ subject, preheader, blocks, body },
@@ -128,7 +127,7 @@ const saveBlocks = consoleMutation(
   async ({ ctx, input: { body } }) => {
     const { type, id, ...content } = body;
     const { updatedAt } = await saveDocument(ctx.em, ctx.tenant, { type, id }, content, ctx.edit);
-    return { updated_at: updatedAt.toISOString() };
+    return { updated_at: updatedAt.toISOString(), is_of_old_brand: false };
   },
 );
 

@@ -11,6 +11,7 @@ import { readFields } from "../../../domain/audience/contact-fields.ts";
 import { countSegment, readSegments } from "../../../domain/audience/segments/segments.ts";
 import { noteEdit } from "../../../domain/edits.ts";
 import { ApiError, ERRORS, type ErrorCode } from "../../../domain/errors.ts";
+import { isOfBrand } from "../../../domain/mail/blocks/compile.ts";
 import { sentenceFor } from "../../../domain/mail/smtp-sentences.ts";
 import { mergeTags } from "../../../domain/mail/template.ts";
 import { resumeRefusal } from "../../../domain/sends/client-commands.ts";
@@ -27,6 +28,7 @@ import {
 } from "../../../domain/sequences/sequences.ts";
 import { pauseSequence, readSequence, type Sequence } from "../../../domain/sequences/state.ts";
 import { readStep, saveStep, stepId } from "../../../domain/sequences/steps.ts";
+import { brandOf } from "../../../domain/teams/brand.ts";
 import type { RequestContext } from "../../context.ts";
 import { address, name } from "../../fields.ts";
 import { idParam, idParamOf, router } from "../../rest/route.ts";
@@ -182,7 +184,8 @@ export const sequencesRouter = router({
     { role: "VIEWER", isHeavy: true, input: z.strictObject({ params, query: z.strictObject({ step_id: stepId }) }) },
     async ({ ctx, input: { params, query } }) => {
       const { step, updatedAt } = await readStep(ctx.em, ctx.tenant, params.sequenceId, query.step_id);
-      return { step, updated_at: updatedAt };
+      const isOld = step?.blocks != null && !isOfBrand(step.body, await brandOf(ctx.em, ctx.tenant.teamId));
+      return { step, updated_at: updatedAt, is_of_old_brand: isOld };
     },
   ),
 

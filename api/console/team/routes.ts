@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { ENVIRONMENTS } from "../../../db/entities/shared.ts";
-import { ApiKey, Member, ROLES, Team, TRACKING_MODES } from "../../../db/entities/team.ts";
+import { ApiKey, FONTS, LANGUAGES, Member, ROLES, Team, TRACKING_MODES } from "../../../db/entities/team.ts";
 import {
   keyState,
   lockKey,
@@ -13,10 +13,11 @@ import {
 import { SCOPES } from "../../../domain/access/scopes.ts";
 import { keyOfSessions } from "../../../domain/access/session-key.ts";
 import { lookupAddress } from "../../../domain/address.ts";
+import { MAX_NAME_LENGTH } from "../../../domain/audience/rules.ts";
 import { ApiError } from "../../../domain/errors.ts";
 import { changeMember, changeTeam, inviteMember } from "../../../domain/teams/teams.ts";
 import type { RequestContext } from "../../context.ts";
-import { address, name } from "../../fields.ts";
+import { address, name, oneLine } from "../../fields.ts";
 import { idParam, idParamOf, router } from "../../rest/route.ts";
 import { bodyOf, consoleMutation, consoleQuery, noInput } from "../procedure.ts";
 
@@ -194,8 +195,58 @@ const changeSettings = consoleMutation(
   },
 );
 
+const MAX_URL = 2_000;
+const MAX_LINES = 1_000;
+
+const httpsUrl = z
+  .string()
+  .max(MAX_URL)
+  .refine(
+    (text) => /^https:\/\/[^\s\p{Cc}\\]+$/u.test(text) && URL.canParse(text),
+    "must be a URL that begins with https:",
+  );
+const color = z.string().regex(/^#[0-9a-f]{6}$/, "must be a colour such as #0b57d0");
+/** Those who read it look for words, and a footer that a mail has already is found by them. */
+const lines = z.string().trim().max(MAX_LINES).regex(/\p{L}/u, "must hold a letter");
+
+const presentBrand = ({ language, font, ...team }: Team) => ({
+  ...{ language, font, logo_url: team.logoUrl ?? null },
+  ...{ accent_color: team.accentColor, background_color: team.backgroundColor },
+  ...{ sender_name: team.senderName ?? null, sender_email: team.senderEmail ?? null },
+  ...{ mail_footer: team.mailFooter ?? null, postal_address: team.postalAddress ?? null },
+  updated_at: team.updatedAt.toISOString(),
+});
+
+const brand = consoleQuery({ role: "VIEWER", input: noInput }, async ({ ctx }) =>
+  presentBrand(await ctx.em.findOneOrFail(Team, { id: ctx.tenant.teamId })),
+);
+
+const changeBrand = consoleMutation(
+  {
+    role: "ADMIN",
+    input: bodyOf(
+      z
+        .strictObject({
+          ...{ language: z.enum(LANGUAGES), font: z.enum(FONTS), accent_color: color, background_color: color },
+          ...{ logo_url: httpsUrl.nullable(), mail_footer: lines.nullable(), postal_address: lines.nullable() },
+          ...{ sender_name: oneLine(MAX_NAME_LENGTH).nullable(), sender_email: address.nullable() },
+        })
+        .partial(),
+    ),
+  },
+  async ({ ctx, input: { body } }) => {
+    const patch = {
+      ...{ language: body.language, font: body.font, logoUrl: body.logo_url },
+      ...{ accentColor: body.accent_color, backgroundColor: body.background_color },
+      ...{ senderName: body.sender_name, senderEmail: body.sender_email },
+      ...{ mailFooter: body.mail_footer, postalAddress: body.postal_address },
+    };
+    return presentBrand(await ctx.em.refreshOrFail(await changeTeam(ctx.em, ctx.tenant.teamId, patch)));
+  },
+);
+
 export const teamRouter = router({
   ...{ members, invite, changeRole, removeMember },
   ...{ keys, mintKey: mint, rotateKey: rotate, revokeKey: revoke, renewConsoleKey },
-  ...{ settings, changeSettings },
+  ...{ settings, changeSettings, brand, changeBrand },
 });

@@ -9,6 +9,8 @@ export type Draft = DataOf<Drafts["retrieve"]["query"]> & {
   /** As `blocksText` writes them; "" in a mail of HTML. */
   blocks: string;
   preheader: string;
+  /** Its blocks were saved before the brand was changed. */
+  is_of_old_brand: boolean;
 };
 
 /** A draft, or a step of a sequence, as procedures name it. */
@@ -22,6 +24,7 @@ export interface Mail {
 export interface Written {
   id: string;
   updated_at: string;
+  is_of_old_brand: boolean;
 }
 
 /** The states in the words of the pages. */
@@ -87,8 +90,9 @@ export function useContent(kind: Kind, id: string): Place & { read: () => Promis
   const one = { type: kind, id };
   const read = async (): Promise<{ data: Draft }> => {
     const { data } = await drafts.retrieve.query({ params });
-    const { blocks, preheader } = (await document.query({ query: one })).data;
-    return { data: { ...data, blocks: blocks === null ? "" : blocksText(blocks), preheader: preheader ?? "" } };
+    const { blocks, preheader, is_of_old_brand } = (await document.query({ query: one })).data;
+    const text = blocks === null ? "" : blocksText(blocks);
+    return { data: { ...data, blocks: text, preheader: preheader ?? "", is_of_old_brand } };
   };
   const write: Place["write"] = async (changes, content, options) => {
     const { blocks, preheader, ...fields } = changes;
@@ -98,7 +102,7 @@ export function useContent(kind: Kind, id: string): Place & { read: () => Promis
     let now: Partial<Draft> = {};
     if (Object.keys(patch).length > 0) {
       now = (await (drafts.update.mutate as Write)({ params, body: patch }, options)).data;
-      if ("body" in fields) now = { ...now, blocks: "", preheader: "" };
+      if ("body" in fields) now = { ...now, blocks: "", preheader: "", is_of_old_brand: false };
     }
     if (!blocks && preheader === undefined) return now;
     const written = { blocks: JSON.parse(content.blocks || EMPTY), preheader: content.preheader || null };

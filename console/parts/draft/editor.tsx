@@ -123,9 +123,11 @@ export function Editor({ place, draft, tags, mayWrite, onDirty, children, isSubj
     return () => window.removeEventListener("keydown", save);
   }, []);
   const { mutate, mutateAsync, isPending, error } = useMutation({
-    mutationFn: async () => {
+    /** @param again what is saved although it was not changed */
+    mutationFn: async (again: Partial<Content> | null) => {
+      const given = { ...again, ...changes };
       const seen = { ...began.current, ...shownFields(contentOf(began.current, fields)) };
-      const data = await saveFrom(seen, shownFields(changes), (options) => write(changes, content, options));
+      const data = await saveFrom(seen, shownFields(given), (options) => write(given, content, options));
       const queryKey = [base, ...place.queryKey];
       await queries.cancelQueries({ queryKey, exact: true });
       queries.setQueryData(queryKey, (before: Written) => ({ ...before, ...data }));
@@ -140,7 +142,7 @@ export function Editor({ place, draft, tags, mayWrite, onDirty, children, isSubj
       refused.current = { edits, isLasting: status < 500 && status !== 429 };
     },
   });
-  const save = useEffectEvent(() => form.current?.checkValidity() && mutate());
+  const save = useEffectEvent(() => form.current?.checkValidity() && mutate(null));
   useEffect(() => {
     const isAgain = refused.current?.edits === edits;
     if (!isAutosaved || !isDirty || isPending || (isAgain && refused.current?.isLasting)) return;
@@ -171,7 +173,7 @@ export function Editor({ place, draft, tags, mayWrite, onDirty, children, isSubj
         aria-label="Content"
         onSubmit={(event) => {
           event.preventDefault();
-          if (isDirty && !isPending) mutate();
+          if (isDirty && !isPending) mutate(null);
         }}
       >
         <RefusedBy value={error}>
@@ -191,11 +193,19 @@ export function Editor({ place, draft, tags, mayWrite, onDirty, children, isSubj
         </RefusedBy>
         <Problem error={error} form={form.current} />
       </form>
+      {draft.is_of_old_brand && mayWrite && (
+        <p className="notice">
+          The brand was changed after this mail was saved.{" "}
+          <button type="button" disabled={isPending} onClick={() => mutate({ blocks: content.blocks })}>
+            Save it again
+          </button>
+        </p>
+      )}
       <Body
         content={content}
         onChange={edit}
         compile={async () => {
-          if (isDirty) await mutateAsync();
+          if (isDirty) await mutateAsync(null);
           return (await read()).data.body ?? "";
         }}
         tags={tags}
@@ -212,7 +222,7 @@ export function Editor({ place, draft, tags, mayWrite, onDirty, children, isSubj
           </span>
         </div>
       )}
-      <Guard isDirty={isDirty} save={isAutosaved ? mutateAsync : undefined} />
+      <Guard isDirty={isDirty} save={isAutosaved ? () => mutateAsync(null) : undefined} />
       {dialog}
     </div>
   );

@@ -126,8 +126,10 @@ export function Warnings({ mail, at }: { mail: Mail; at: number | string }) {
     <section className="stack">
       <h3>It could be better</h3>
       <ul aria-label="What could be better">
-        {data.map(({ message }) => (
-          <li key={message}>{message}</li>
+        {data.map(({ kind, message }) => (
+          <li key={message}>
+            {message} {kind === "no_postal_address" && <Link to={`${base}/brand`}>Brand</Link>}
+          </li>
         ))}
       </ul>
     </section>

@@ -1,4 +1,7 @@
-import { escapeHtml, splitTemplate } from "../template.ts";
+import type { Font } from "../../../db/entities/team.ts";
+import { readableOn, textOn } from "../../../lib/colors.ts";
+import type { Brand } from "../../teams/brand.ts";
+import { literalHtml, splitTemplate } from "../template.ts";
 import { type Block, type BlockDocument, CONTENT_WIDTH, type Inline, NETWORKS, URL_TAG } from "./schema.ts";
 
 /*
@@ -11,38 +14,55 @@ const PADDING = 24;
 const GUTTER = 12;
 const WIDTH = CONTENT_WIDTH + 2 * PADDING;
 
-const FAMILY = "Helvetica,Arial,sans-serif";
+const FAMILIES = {
+  ...{ sans: "Helvetica,Arial,sans-serif", serif: "Georgia,'Times New Roman',serif" },
+  mono: "'Courier New',Courier,monospace",
+};
 const TEXT = "#1f2328";
-const LINK = "#0b57d0";
+const DARK_CARD = "#22252b";
 const RULE = "#d0d7de";
 const SIZES = { 1: "28px/36px", 2: "22px/30px", 3: "18px/26px" } as const;
-const TEXT_STYLE = `font:16px/24px ${FAMILY};color:${TEXT}`;
 
-const STYLES = `<style>:root{color-scheme:light dark;supported-color-schemes:light dark}
+/** A brand in the styles of elements. */
+interface Look {
+  family: string;
+  text: string;
+  link: string;
+  button: { color: string; text: string };
+}
+
+function lookOf({ font, accentColor }: MailBrand): Look {
+  const family = FAMILIES[font as Font];
+  const button = { color: accentColor, text: textOn(accentColor) };
+  return { family, text: `font:16px/24px ${family};color:${TEXT}`, link: readableOn("#ffffff", accentColor), button };
+}
+
+const stylesOf = ({
+  accentColor,
+}: MailBrand) => `<style>:root{color-scheme:light dark;supported-color-schemes:light dark}
 @media (max-width:${WIDTH - 1}px){.column,.wide{max-width:100%!important}}</style>
-<style>@media (prefers-color-scheme:dark){.page{background-color:#16181d!important}.card{background-color:#22252b!important}
-.text{color:#e8eaed!important}.link{color:#8ab4f8!important}.rule{border-color:#4b5059!important}}</style>`;
+<style>@media (prefers-color-scheme:dark){.page{background-color:#16181d!important}.card{background-color:${DARK_CARD}!important}
+.text{color:#e8eaed!important}.link{color:${readableOn(DARK_CARD, accentColor)}!important}.rule{border-color:#4b5059!important}}</style>`;
 
 const TABLE = `<table role="presentation" cellpadding="0" cellspacing="0" border="0"`;
 const forOutlook = (html: string) => `<!--[if mso]>${html}<![endif]-->`;
-
-/** Braces of a writer's text begin no tag. */
-const literal = (text: string): string => escapeHtml(text).replaceAll("{", "&#123;");
 
 /** Nothing in it can end the text of the tag, or the tag. */
 const inTag = (text: string): string =>
   text.replace(/["'\\{}%<>&\p{Cc}]/gu, (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, "0")}`);
 
-const urlOf = (href: string): string => (URL_TAG.test(href) ? href : literal(href));
+const urlOf = (href: string): string => (URL_TAG.test(href) ? href : literalHtml(href));
 
-const link = (href: string, html: string, style = `color:${LINK};text-decoration:underline`, name = ` class="link"`) =>
+const link = (href: string, html: string, style: string, name = "") =>
   `<a href="${urlOf(href)}"${name} style="${style}">${html}</a>`;
+const textLink = (look: Look, href: string, html: string) =>
+  link(href, html, `color:${look.link};text-decoration:underline`, ` class="link"`);
 
 const ELEMENTS = { bold: "strong", italic: "em", underline: "u", strike: "s", code: "code" } as const;
 
 function inlineHtml(node: Inline): string {
   let html = "<br>";
-  if (node.type === "text") html = literal(node.text);
+  if (node.type === "text") html = literalHtml(node.text);
   if (node.type === "mergeTag") {
     const { name, fallback } = node.attrs;
     html = fallback ? `{{ ${name} | default: "${inTag(fallback)}" }}` : `{{ ${name} }}`;
@@ -54,32 +74,32 @@ function inlineHtml(node: Inline): string {
 const hrefOf = ({ marks = [] }: Inline) => marks.flatMap((mark) => (mark.type === "link" ? mark.attrs.href : []))[0];
 
 /** Neighbours with the same address are one link. An empty text keeps its line. */
-function wordsHtml(words: readonly Inline[]): string {
+function wordsHtml(look: Look, words: readonly Inline[]): string {
   const runs: { href: string | undefined; html: string }[] = [];
   for (const node of words) {
     const [href, last] = [hrefOf(node), runs.at(-1)];
     if (last && last.href === href) last.html += inlineHtml(node);
     else runs.push({ href, html: inlineHtml(node) });
   }
-  return runs.map(({ href, html }) => (href === undefined ? html : link(href, html))).join("") || "&nbsp;";
+  return runs.map(({ href, html }) => (href === undefined ? html : textLink(look, href, html))).join("") || "&nbsp;";
 }
 
 type Of<Type extends Block["type"]> = Extract<Block, { type: Type }>;
 type TextBlock = Of<"blockquote">["content"][number];
 
-function textHtml(block: TextBlock, isLast = true): string {
+function textHtml(look: Look, block: TextBlock, isLast = true): string {
   const margin = isLast ? "0" : "0 0 12px";
   if (block.type === "paragraph") {
     const { textAlign } = block.attrs ?? {};
-    return `<p style="margin:${margin}${textAlign ? `;text-align:${textAlign}` : ""}">${wordsHtml(block.content)}</p>`;
+    return `<p style="margin:${margin}${textAlign ? `;text-align:${textAlign}` : ""}">${wordsHtml(look, block.content)}</p>`;
   }
   const name = block.type === "bulletList" ? "ul" : "ol";
-  const items = block.content.map((item) => `<li style="margin:0 0 4px">${textsHtml(item.content)}</li>`);
+  const items = block.content.map((item) => `<li style="margin:0 0 4px">${textsHtml(look, item.content)}</li>`);
   return `<${name} style="margin:${margin};padding:0 0 0 24px">${items.join("")}</${name}>`;
 }
 
-const textsHtml = (blocks: readonly TextBlock[]): string =>
-  blocks.map((block, i) => textHtml(block, i === blocks.length - 1)).join("");
+const textsHtml = (look: Look, blocks: readonly TextBlock[]): string =>
+  blocks.map((block, i) => textHtml(look, block, i === blocks.length - 1)).join("");
 
 /** @param room the width of the text around it, in pixels */
 function imageHtml({ src, alt, width, href }: Of<"image">["attrs"], room: number): string {
@@ -87,15 +107,15 @@ function imageHtml({ src, alt, width, href }: Of<"image">["attrs"], room: number
   const shown = Math.round(Math.min(width ?? room, room));
   const style = `display:inline-block;width:100%;max-width:${shown}px;height:auto;border:0`;
   const name = shown === Math.round(room) ? ` class="wide"` : "";
-  const image = `<img${name} src="${literal(src)}" alt="${literal(alt ?? "")}" width="${shown}" style="${style}">`;
-  return href ? link(href, image, "text-decoration:none", "") : image;
+  const image = `<img${name} src="${literalHtml(src)}" alt="${literalHtml(alt ?? "")}" width="${shown}" style="${style}">`;
+  return href ? link(href, image, "text-decoration:none") : image;
 }
 
-function buttonHtml({ label, href, align }: Of<"button">["attrs"]): string {
-  const style = `display:inline-block;padding:12px 24px;font:bold 16px/24px ${FAMILY};color:#ffffff;text-decoration:none`;
+function buttonHtml({ family, button }: Look, { label, href, align }: Of<"button">["attrs"]): string {
+  const style = `display:inline-block;padding:12px 24px;font:bold 16px/24px ${family};color:${button.text};text-decoration:none`;
   // One without an address is a link, too: the check before a send counts those that lead nowhere.
-  const shown = link(href, literal(label), style, "");
-  const cell = `bgcolor="${LINK}" style="background-color:${LINK};border-radius:6px;mso-padding-alt:12px 24px"`;
+  const shown = link(href, literalHtml(label), style);
+  const cell = `bgcolor="${button.color}" style="background-color:${button.color};border-radius:6px;mso-padding-alt:12px 24px"`;
   return `${TABLE} align="${align ?? "center"}"><tr><td ${cell}>${shown}</td></tr></table>`;
 }
 
@@ -103,24 +123,24 @@ const space = (height: number): string =>
   `<tr><td height="${height}" style="height:${height}px;font-size:0;line-height:${height}px;mso-line-height-rule:exactly">&nbsp;</td></tr>`;
 
 /** A row of a table. @param side padding at both sides @param room the width between them, in pixels */
-function rowHtml(block: Block, side: number, room: number): string {
-  const row = (html: string, align = "left", style = TEXT_STYLE, name = ` class="text"`) =>
+function rowHtml(look: Look, block: Block, side: number, room: number): string {
+  const row = (html: string, align = "left", style = look.text, name = ` class="text"`) =>
     `<tr><td${name} align="${align}" style="padding:0 ${side}px 16px;${style}">${html}</td></tr>\n`;
   switch (block.type) {
     case "heading": {
       const { level, textAlign } = block.attrs;
-      const style = `margin:0;font:bold ${SIZES[level]} ${FAMILY}${textAlign ? `;text-align:${textAlign}` : ""}`;
-      return row(`<h${level} style="${style}">${wordsHtml(block.content)}</h${level}>`);
+      const style = `margin:0;font:bold ${SIZES[level]} ${look.family}${textAlign ? `;text-align:${textAlign}` : ""}`;
+      return row(`<h${level} style="${style}">${wordsHtml(look, block.content)}</h${level}>`);
     }
     case "blockquote": {
-      const quote = `<blockquote style="margin:0">${textsHtml(block.content)}</blockquote>`;
-      const style = `padding:0 0 0 16px;border-left:4px solid ${RULE};${TEXT_STYLE}`;
+      const quote = `<blockquote style="margin:0">${textsHtml(look, block.content)}</blockquote>`;
+      const style = `padding:0 0 0 16px;border-left:4px solid ${RULE};${look.text}`;
       return row(`${TABLE} width="100%"><tr><td class="text rule" style="${style}">${quote}</td></tr></table>`);
     }
     case "image":
       return row(imageHtml(block.attrs, room), block.attrs.align ?? "center");
     case "button":
-      return row(buttonHtml(block.attrs), block.attrs.align ?? "center");
+      return row(buttonHtml(look, block.attrs), block.attrs.align ?? "center");
     case "divider": {
       const line = `${TABLE} width="100%"><tr><td class="rule" style="border-top:1px solid ${RULE};font-size:0;line-height:1px">&nbsp;</td></tr></table>`;
       return row(line, "left", "padding-top:8px");
@@ -128,27 +148,29 @@ function rowHtml(block: Block, side: number, room: number): string {
     case "spacer":
       return space(block.attrs.height);
     case "socialLinks": {
-      const links = block.attrs.links.flatMap(({ network, href }) => (href ? link(href, NETWORKS[network]) : []));
+      const links = block.attrs.links.flatMap(({ network, href }) =>
+        href ? textLink(look, href, NETWORKS[network]) : [],
+      );
       return row(links.join(" &middot; "), block.attrs.align ?? "center");
     }
     // Its colours are its own: they are made for white.
     case "html":
-      return row(block.attrs.html, "left", `background-color:#ffffff;${TEXT_STYLE}`, "");
+      return row(block.attrs.html, "left", `background-color:#ffffff;${look.text}`, "");
     case "columns":
-      return columnsHtml(block);
+      return columnsHtml(look, block);
     default:
-      return row(textHtml(block));
+      return row(textHtml(look, block));
   }
 }
 
 /** Beside each other where there is room; in Outlook always. */
-function columnsHtml({ content }: Of<"columns">): string {
+function columnsHtml(look: Look, { content }: Of<"columns">): string {
   const all = WIDTH - 2 * GUTTER;
   const width = all / content.length;
   const style = `display:inline-block;width:100%;max-width:${width}px;vertical-align:top`;
   const cell = `<td width="${width}" valign="top">`;
   const columns = content.map((column) => {
-    const rows = column.content.map((block) => rowHtml(block, GUTTER, width - 2 * GUTTER)).join("");
+    const rows = column.content.map((block) => rowHtml(look, block, GUTTER, width - 2 * GUTTER)).join("");
     return `<div class="column" style="${style}">${TABLE} width="100%">${rows}</table></div>`;
   });
   const shown = columns.join(forOutlook(`</td>${cell}`));
@@ -161,7 +183,7 @@ function preheaderHtml(preheader: string): string {
   if (preheader === "") return "";
   const text = splitTemplate(preheader).map(({ begin, end, kind }) => {
     const part = preheader.slice(begin, end);
-    return kind === "text" ? literal(part) : part;
+    return kind === "text" ? literalHtml(part) : part;
   });
   const style = "display:none;max-height:0;overflow:hidden;opacity:0;font-size:1px;line-height:1px;mso-hide:all";
   return `<div style="${style}">${text.join("")}${"&zwnj;&nbsp;".repeat(80)}</div>\n`;
@@ -171,22 +193,32 @@ export interface BlockSource {
   blocks: BlockDocument;
   /** A template, as the subject is one. */
   preheader: string | null;
-  /** BCP 47. */
-  language?: string | undefined;
+  brand: MailBrand;
 }
 
+export type MailBrand = Pick<Brand, "language" | "accentColor" | "backgroundColor" | "font">;
+
+/** By which HTML tells the brand that it was compiled with: it goes where the HTML goes, into versions and copies too. */
+const markOf = ({ language, accentColor, backgroundColor, font }: MailBrand) =>
+  `<meta name="brand" content="${language} ${accentColor} ${backgroundColor} ${font}">`;
+
+/** Whether compiling its blocks again would leave the brand of a mail as it is. */
+export const isOfBrand = (html: string, brand: MailBrand): boolean => html.includes(markOf(brand));
+
 /** The HTML of a mail, a template. @throws {TemplateError} `syntax` for the preheader */
-export function compileBlocks({ blocks, preheader, language }: BlockSource): string {
-  const lang = language === undefined ? "" : ` lang="${literal(language)}"`;
-  const rows = blocks.content.map((block) => rowHtml(block, PADDING, CONTENT_WIDTH)).join("");
+export function compileBlocks({ blocks, preheader, brand }: BlockSource): string {
+  const lang = ` lang="${brand.language}"`;
+  const page = brand.backgroundColor;
+  const look = lookOf(brand);
+  const rows = blocks.content.map((block) => rowHtml(look, block, PADDING, CONTENT_WIDTH)).join("");
   const card = `<div class="card" style="max-width:${WIDTH}px;margin:0 auto;background-color:#ffffff">${TABLE} width="100%">`;
   return `<!doctype html>
 <html${lang}><head><meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">
-<meta name="color-scheme" content="light dark"><meta name="supported-color-schemes" content="light dark">
+${markOf(brand)}<meta name="color-scheme" content="light dark"><meta name="supported-color-schemes" content="light dark">
 ${forOutlook("<xml><o:OfficeDocumentSettings><o:PixelsPerInch>96</o:PixelsPerInch></o:OfficeDocumentSettings></xml>")}
-${STYLES}</head>
-<body class="page" style="margin:0;padding:0;background-color:#f4f5f7">
-${preheaderHtml(preheader ?? "")}<div role="article"${lang}>${TABLE} class="page" width="100%" bgcolor="#f4f5f7" style="background-color:#f4f5f7"><tr><td align="center">
+${stylesOf(brand)}</head>
+<body class="page" style="margin:0;padding:0;background-color:${page}">
+${preheaderHtml(preheader ?? "")}<div role="article"${lang}>${TABLE} class="page" width="100%" bgcolor="${page}" style="background-color:${page}"><tr><td align="center">
 ${forOutlook(`${TABLE} width="${WIDTH}" bgcolor="#ffffff"><tr><td>`)}${card}
 ${space(PADDING)}
 ${rows}${space(8)}</table></div>${forOutlook("</td></tr></table>")}

@@ -5,17 +5,26 @@ import { ApiError } from "../../errors.ts";
 import type { BlockSource } from "../../mail/blocks/compile.ts";
 import { compileInThread } from "../../mail/examination.ts";
 import { describeProblem, TemplateError } from "../../mail/template-problem.ts";
+import { brandOf } from "../../teams/brand.ts";
 import type { SendResource } from "../resource.ts";
 import { BROADCASTS, type Broadcast, checkTemplates, MAX_BODY_BYTES, refuseCrowd, updateDraft } from "./drafts.ts";
 import { readVersion } from "./versions.ts";
 
 /** A mail as its writer sees it; without a subject the draft's stays. */
-type WrittenDocument = BlockSource & { subject?: string | null | undefined };
+export type WrittenDocument = Omit<BlockSource, "brand"> & { subject?: string | null | undefined };
 
-/** The HTML of a draft, a step or a template. @throws {ApiError} `validation_failed`; `rate_limit_exceeded` while too many others wait */
-export async function compileDocument({ teamId }: Tenant, written: BlockSource): Promise<string> {
+/**
+ * The HTML of a draft, a step or a template in the team's brand.
+ * @throws {ApiError} `validation_failed`; `rate_limit_exceeded` while too many others wait
+ */
+export async function compileDocument(
+  em: EntityManager,
+  { teamId }: Tenant,
+  written: WrittenDocument,
+): Promise<string> {
   refuseCrowd(teamId);
-  const source = { blocks: written.blocks, preheader: written.preheader, language: written.language };
+  const { blocks, preheader } = written;
+  const source = { blocks, preheader, brand: await brandOf(em, teamId) };
   const html = await compileInThread(teamId, source).catch((error: unknown) => {
     if (!(error instanceof TemplateError)) throw error;
     const param = error.problem.kind === "limits" ? "blocks" : "preheader";
@@ -38,7 +47,7 @@ export async function saveDocument(
   edit: Edit | null,
 ): Promise<Broadcast> {
   const { subject, preheader, blocks } = written;
-  const body = await compileDocument(tenant, written);
+  const body = await compileDocument(em, tenant, written);
   await checkTemplates(tenant, { subject, body });
   return transaction(em, async (tx) => {
     await noteEdit(tx, edit);

@@ -7,7 +7,7 @@ import { segmentContacts } from "../../audience/segments/segments.ts";
 import { ApiError } from "../../errors.ts";
 import { type ContentWarning, MAX_BYTES_SHOWN, MAX_SUBJECT_SHOWN } from "../../mail/content-warnings.ts";
 import { examineContent, showInThread } from "../../mail/examination.ts";
-import { mergeValuesOf, type ShownMessage } from "../../mail/message.ts";
+import { mergeValuesOf, type ShownMessage, type WrittenContent } from "../../mail/message.ts";
 import { type MergeValues, SAMPLE } from "../../mail/template.ts";
 import { type ContentField, describeProblem, TemplateError } from "../../mail/template-problem.ts";
 import type { MailResource } from "../resource.ts";
@@ -83,7 +83,7 @@ async function fillDraft<Task extends "show" | "examine">(
 export async function showContent<Task extends "show" | "examine">(
   teamId: string,
   task: Task,
-  content: Record<ContentField, string>,
+  content: WrittenContent,
   values: MergeValues,
 ) {
   refuseCrowd(teamId);

@@ -79,7 +79,7 @@ async function composeTemplate(em: EntityManager, tenant: Tenant, id: string, { 
     subject,
     preheader,
     blocks,
-    body: shown ? await compileDocument(tenant, { blocks: shown, preheader }) : body,
+    body: shown ? await compileDocument(em, tenant, { blocks: shown, preheader }) : body,
   };
 }
 

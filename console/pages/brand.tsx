@@ -1,0 +1,97 @@
+import { useState } from "react";
+import { textOn } from "../../lib/colors.ts";
+import { Field, type FieldProps, Form, type Values } from "../parts/form.tsx";
+import { PickImage } from "../parts/images.tsx";
+import { PageHead } from "../parts/page.tsx";
+import { useData, useRole, useWorkspace } from "../session.tsx";
+
+const LANGUAGES = { en: "English", de: "German", fr: "French", es: "Spanish" };
+const FONTS = { sans: "Sans serif", serif: "Serif", mono: "Monospace" };
+const FAMILIES: Values = { sans: "Helvetica, Arial, sans-serif", serif: "Georgia, serif", mono: "Courier, monospace" };
+
+const FIELDS: readonly [name: string, label: string, more?: Partial<FieldProps>][] = [
+  ["language", "Language", { choices: LANGUAGES, hint: "Of the words that the service adds." }],
+  ["logo_url", "Logo", { type: "url", maxLength: 2_000, hint: "An address that begins with https://." }],
+  ["accent_color", "Accent colour", { type: "color", hint: "Of buttons and links." }],
+  ["background_color", "Background colour", { type: "color", hint: "Around the text of a mail." }],
+  ["font", "Font", { choices: FONTS }],
+  ["sender_name", "Sender's name", { maxLength: 200, hint: "Of new drafts." }],
+  ["sender_email", "Sender's address", { type: "email", maxLength: 320, hint: "Of new newsletters." }],
+  ["mail_footer", "Footer", { rows: 3, maxLength: 1_000, hint: "A text below each mail." }],
+  [
+    "postal_address",
+    "Postal address",
+    {
+      ...{ rows: 4, maxLength: 1_000 },
+      hint: "Below each mail whose text does not have it, as the law of many countries asks for. The merge tag {{ postal_address }} puts it elsewhere.",
+    },
+  ],
+];
+
+/** The look and the words of the team's mails. */
+export function Page() {
+  const { client, team } = useWorkspace();
+  const disabled = !useRole("ADMIN");
+  const { brand, changeBrand } = client.app.team;
+  const read = () => brand.query({});
+  const record = useData(["brand"], read);
+  const [edits, setEdits] = useState<Values>({});
+  const [turn, setTurn] = useState(0);
+  const saved = Object.fromEntries(Object.entries(record).map(([name, value]) => [name, value ?? ""]));
+  const values: Values = { ...saved, ...edits };
+  const edit = (name: string) => (value: string) => setEdits((before) => ({ ...before, [name]: value }));
+  return (
+    <>
+      <PageHead title="Brand" />
+      {disabled && <p className="notice">An ADMIN or an OWNER can change the brand.</p>}
+      <div className="draft">
+        <Form
+          key={turn}
+          submit="Save"
+          isDisabled={disabled}
+          edits={{ id: team, record, read }}
+          onKept={() => {
+            setEdits({});
+            setTurn(turn + 1);
+          }}
+          onSubmit={async (given, _, save) => {
+            const body = Object.fromEntries(Object.entries(given).map(([name, value]) => [name, value || null]));
+            await save(body, (options) => changeBrand.mutate({ body }, options));
+            return "Saved.";
+          }}
+        >
+          {FIELDS.map(([name, label, more]) => (
+            <Field
+              key={name}
+              {...{ name, label, disabled, ...more }}
+              value={values[name] ?? ""}
+              onChange={edit(name)}
+            />
+          ))}
+        </Form>
+        <section className="stack" aria-labelledby="sample">
+          <h2 id="sample">Sample</h2>
+          <Sample values={values} />
+          {!disabled && <PickImage label="Choose the logo" onPick={({ url }) => edit("logo_url")(url)} />}
+        </section>
+      </div>
+    </>
+  );
+}
+
+function Sample({ values }: { values: Values }) {
+  const { accent_color: accent = "", background_color: backgroundColor, font = "", logo_url: logo } = values;
+  const words = ["mail_footer", "postal_address"].flatMap((name) => values[name] || []);
+  return (
+    <div className="sample" style={{ backgroundColor, fontFamily: FAMILIES[font] }}>
+      <div>
+        {logo && <img src={logo} alt="Logo" />}
+        <p>The text of a mail.</p>
+        <span style={{ backgroundColor: accent, color: textOn(accent) }}>A button</span>
+        {words.map((text) => (
+          <small key={text}>{text}</small>
+        ))}
+      </div>
+    </div>
+  );
+}

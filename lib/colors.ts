@@ -1,0 +1,34 @@
+/*
+ * Colours are `#rrggbb`; contrast is that of WCAG 2.2: text of 4.5 can be read.
+ */
+const READABLE = 4.5;
+const STEPS = 20;
+
+const channelsOf = (color: string): number[] => [1, 3, 5].map((at) => Number.parseInt(color.slice(at, at + 2), 16));
+
+function luminance(color: string): number {
+  const [red = 0, green = 0, blue = 0] = channelsOf(color).map((channel) => {
+    const share = channel / 255;
+    return share <= 0.04045 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4;
+  });
+  return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+}
+
+export function contrast(one: string, other: string): number {
+  const [light = 0, dark = 0] = [luminance(one), luminance(other)].sort((a, b) => b - a);
+  return (light + 0.05) / (dark + 0.05);
+}
+
+/** Black or white, by which text can be read better on a colour. */
+export const textOn = (background: string): string =>
+  contrast("#ffffff", background) >= contrast("#000000", background) ? "#ffffff" : "#000000";
+
+/** The colour, mixed with so much black or white that text in it can be read. */
+export function readableOn(background: string, color: string): string {
+  const [from, to] = [channelsOf(color), channelsOf(textOn(background))];
+  for (let step = 0; ; step++) {
+    const mixed = from.map((channel, i) => Math.round(channel + ((to[i] ?? 0) - channel) * (step / STEPS)));
+    const text = `#${mixed.map((channel) => channel.toString(16).padStart(2, "0")).join("")}`;
+    if (contrast(text, background) >= READABLE || step === STEPS) return text;
+  }
+}
