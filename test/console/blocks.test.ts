@@ -70,6 +70,24 @@ describe("A draft of blocks", () => {
     assert.deepEqual(preview.problems, []);
   });
 
+  it("is compiled in the brand of the team, and says when that was changed since", async () => {
+    const own = await makeSender({ recipients: 0 });
+    const { team, content } = (await clientNamed(own, "Ada", "ADMIN")).app;
+    const one = { type: "newsletter", id: own.newsletterId } as const;
+    const written = { ...one, blocks: document(button("Read", "https://example.com/")), preheader: null };
+    const isOld = async () => (await content.document.query({ query: one })).data.is_of_old_brand;
+    assert.equal(await isOld(), false, "it has no blocks");
+    await content.saveBlocks.mutate({ body: written });
+    await team.changeSettings.mutate({ body: { name: "Other" } });
+    assert.equal(await isOld(), false);
+    await team.changeBrand.mutate({ body: { language: "fr", accent_color: "#ffeb3b" } });
+    assert.equal(await isOld(), true);
+    assert.equal((await content.saveBlocks.mutate({ body: written })).data.is_of_old_brand, false);
+    const { data } = await content.document.query({ query: one });
+    assert.equal(data.is_of_old_brand, false);
+    assert.match(data.body ?? "", /<html lang="fr">.*bgcolor="#ffeb3b"/s);
+  });
+
   it("becomes HTML by a write of the body through the API, and its blocks stay as a version", async () => {
     const one = await makeDraft();
     await save(ada, one, "By Ada");
@@ -205,6 +223,7 @@ describe("A draft of blocks", () => {
     const one = { type: "newsletter", id: own.newsletterId } as const;
     const blocks = document(paragraph("Hi ", tag("first_name"), " ", tag("last_name", "you")), button("Go", ""));
     const body = { ...one, blocks, preheader: null, subject: "For {{ first_name }}" };
+    await client.app.team.changeBrand.mutate({ body: { postal_address: "1 High Street" } });
     const show = async (written: typeof body) => {
       await client.app.content.saveBlocks.mutate({ body: written });
       return (await client.app.content.preview.query({ query: { ...one, person: `a@${own.audience}` } })).data;
@@ -231,6 +250,9 @@ describe("A draft of blocks", () => {
         message: "2 of 3 people have no value for {{ first_name }}, and it has no fallback.",
       },
     ]);
+    await client.app.team.changeBrand.mutate({ body: { postal_address: null } });
+    const { warnings: further } = (await client.app.content.check.query({ query: one })).data;
+    assert.deepEqual(further.map(({ kind }) => kind).slice(1), ["no_postal_address"]);
   });
 
   it("of a campaign counts the contacts without a field, and goes with its segment into a copy", async () => {

@@ -149,7 +149,10 @@ describe("The console's editor", () => {
     assert.deepEqual(settings.data, {
       tracking: null,
       team_tracking: "OFF",
-      merge_tags: ["email", "first_name", "last_name", "unsubscribe_url", "tracking_url", "fields.town"],
+      merge_tags: [
+        ...["email", "first_name", "last_name", "unsubscribe_url", "tracking_url", "postal_address"],
+        "fields.town",
+      ],
     });
   });
 

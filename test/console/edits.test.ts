@@ -138,6 +138,9 @@ describe("A second editor in the console", () => {
     const { data: saved } = await changeSettings.mutate({ body: { name: "Ada's" } }, team);
     assert.equal(await editedBy(bob.app.team.changeSettings.mutate({ body: { name: "Bob's" } }, team)), "Ada");
     await changeSettings.mutate({ body: { name: "Ada's own" } }, from(sender.team.id, saved));
+    const brand = from(sender.team.id, (await bob.app.team.brand.query({})).data);
+    await bob.app.team.changeBrand.mutate({ body: { language: "es" } }, brand);
+    assert.equal(await editedBy(ada.app.team.changeBrand.mutate({ body: { language: "fr" } }, brand)), "Bob");
 
     const params = { accountId: sender.accountId };
     const account = from(params.accountId, (await ada.app.accounts.show.query({ params })).data);

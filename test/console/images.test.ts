@@ -159,6 +159,18 @@ describe("Images in the console", () => {
     await eventually(async () => (await fetch(image.url)).status === 404, { what: "the end of its URL" });
   });
 
+  it("stay while one is the logo of the team, unless its end is wanted", async () => {
+    const { app } = await client();
+    const image = await uploadImage(cookies, own.team.id, uniquePng());
+    const admin = await clientAs(own, "ADMIN");
+    const setLogo = (logo_url: string | null) => admin.app.team.changeBrand.mutate({ body: { logo_url } });
+    const remove = () => app.images.remove.mutate({ params: { imageId: image.id }, body: { although_used: false } });
+    await setLogo(image.url.replace(/^http:/, "https:"));
+    await assert.rejects(remove(), /the logo of the team's brand/);
+    await setLogo(null);
+    await remove();
+  });
+
   it("go with their team, rows and files", async () => {
     const other = await makeTeam();
     const member = await signIn(other.owner.id);

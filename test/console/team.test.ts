@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { transaction } from "../../db/transaction.ts";
 import { addMember } from "../../domain/teams/teams.ts";
 import { api, codeOf } from "../support/api.ts";
-import { consoleClient, refusalCodeOf, signIn } from "../support/console.ts";
+import { clientAs, consoleClient, refusalCodeOf, signIn } from "../support/console.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeMember, makeTeam, unique } from "../support/factories.ts";
 import { caughtMails, readMail } from "../support/sending.ts";
@@ -143,5 +143,44 @@ describe("Settings in the console", () => {
     const { updated_at: _, ...read } = (await settings.query({})).data;
     assert.deepEqual(read, shown);
     assert.equal(await refusalCodeOf(changeSettings.mutate({ body: { time_zone: "Berlin" } })), "validation_failed");
+  });
+});
+
+describe("The brand in the console", () => {
+  it("is read by every member and changed by an ADMIN, within its bounds", async () => {
+    const own = await makeTeam();
+    const [admin, viewer] = [await clientAs(own, "ADMIN"), await clientAs(own, "VIEWER")];
+    const read = async () => (await viewer.app.team.brand.query({})).data;
+    const { updated_at: _, ...before } = await read();
+    const none = { logo_url: null, sender_name: null, sender_email: null, mail_footer: null, postal_address: null };
+    const colors = { accent_color: "#0b57d0", background_color: "#ffffff" };
+    assert.deepEqual(before, { language: "en", font: "sans", ...colors, ...none });
+    const given = {
+      ...{ language: "de" as const, font: "serif" as const, accent_color: "#123abc", background_color: "#fafafa" },
+      ...{ logo_url: "https://example.com/logo.png", sender_name: "Ada", sender_email: "ada@example.com" },
+      ...{ mail_footer: "Yours", postal_address: "1 High Street\nLondon" },
+    };
+    const change = (body: object) => refusalCodeOf(admin.app.team.changeBrand.mutate({ body }));
+    assert.equal(await refusalCodeOf(viewer.app.team.changeBrand.mutate({ body: given })), "role_insufficient");
+    assert.equal(await change(given), "answered");
+    for (const body of [
+      ...[{ language: "xx" }, { font: "comic" }, { accent_color: "red" }, { background_color: "#fff" }],
+      ...["http://example.com/a.png", "https://", "https://a b", `https://example.com/${"x".repeat(2_000)}`].map(
+        (logo_url) => ({ logo_url }),
+      ),
+      ...[
+        { sender_name: "a\nb" },
+        { sender_email: "ada" },
+        { mail_footer: "x".repeat(1_001) },
+        { postal_address: "—" },
+      ],
+    ]) {
+      assert.equal(await change(body), "validation_failed", JSON.stringify(body));
+    }
+    const { updated_at: __, ...shown } = await read();
+    assert.deepEqual(shown, given);
+    assert.equal(await change(none), "answered");
+    const { updated_at: ___, ...after } = await read();
+    assert.deepEqual(after, { ...given, ...none });
   });
 });

@@ -16,6 +16,8 @@ import {
   type AnySender,
   addSubscribers,
   anotherNewsletter,
+  beginToday,
+  caughtMails,
   confirm,
   credits,
   freshKey,
@@ -26,6 +28,7 @@ import {
   pathOf,
   people,
   preview,
+  readMail,
   resourceOf,
   type Sender,
   sendAndWait,
@@ -286,6 +289,29 @@ describe(`The plan of a ${kind.type}`, () => {
       assert.notEqual((await planOf(sender)).digest, digest);
     });
   }
+});
+
+describe(`The brand's part below the mails of a ${kind.type}`, () => {
+  useSendWorkflows();
+  const enter = ({ em, team }: AnySender, postalAddress: string) =>
+    sql`update teams set postal_address = ${postalAddress} where id = ${team.id}`.execute(kysely(em));
+
+  it("is the one that was previewed, in a send that waits, too", async () => {
+    const sender = await kind.make({ recipients: 2, credits: 2 });
+    const token = await tokenOf(sender);
+    await enter(sender, "1 High Street");
+    refused(await confirm(sender, token), 409, "send_plan_changed");
+    const { data } = await startTomorrow(sender);
+    await enter(sender, "2 Low Street");
+    await beginToday(sender, data.id);
+    await untilStatus(sender, ["SENT"]);
+    const mails = await Promise.all((await caughtMails(sender)).map(({ id }) => readMail(id)));
+    assert.equal(mails.length, 2);
+    for (const { html = "", text = "" } of mails) {
+      assert.ok(html.includes("1 High Street") && text.includes("1 High Street"));
+      assert.ok(!html.includes("2 Low Street") && !text.includes("2 Low Street"));
+    }
+  });
 });
 
 describe("The plan of a newsletter to lists", () => {

@@ -4,6 +4,7 @@ import { type EntityManager, forTenant, kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { foldChanges } from "../../domain/analytics/fold.ts";
 import { countConditions } from "../../domain/audience/segments/segments.ts";
+import { readResourceContent } from "../../domain/sends/ledger/content.ts";
 import { cancelSend, finishSend, pauseSend } from "../../domain/sends/ledger/lifecycle.ts";
 import { showSequence } from "../../domain/sequences/progress.ts";
 import { deleteSequence, resumeSequence, stopSequence } from "../../domain/sequences/sequences.ts";
@@ -12,6 +13,7 @@ import { saveSteps } from "../../domain/sequences/steps.ts";
 import { advanceWaves, claimWave, leaveIneligible } from "../../domain/sequences/waves.ts";
 import { sequenceWorkflowId } from "../../temporal/ids.ts";
 import { sequenceStart } from "../../temporal/starts.ts";
+import { live } from "../reports/mails.ts";
 import { eventually } from "../support/eventually.ts";
 import { tenantOf } from "../support/factories.ts";
 import {
@@ -101,6 +103,17 @@ describe("A wave", () => {
       assert.deepEqual(await claim(), { isBusy: true, isBlocked: false });
       assert.deepEqual(await where(), thrice("ACTIVE a"));
       assert.deepEqual(await stateOf(em, id), { status: "ACTIVE", reason: null, wave: 1, waves: [sendId] });
+    }));
+
+  it("has the team's present brand below its mails", () =>
+    scene(async ({ claim, em, id, run, sender }) => {
+      const { sendId = "" } = await claim();
+      const resource = { type: "campaign", id } as const;
+      for (const address of ["1 High Street", "2 Low Street"]) {
+        await run(sql`update teams set postal_address = ${address} where id = ${sender.team.id}`);
+        const { footer } = await readResourceContent(em, live(sender), resource, sendId);
+        assert.deepEqual(footer, { language: "en", mailFooter: null, postalAddress: address });
+      }
     }));
 
   it("takes the least of what is due, what the cap and what the credits allow", async () => {
