@@ -278,13 +278,32 @@ describe("The editor of a draft", function () {
     });
   });
 
-  it("says before a send what could be better in the mail", async () => {
+  it("says before a send what could be better in the mail, and saves it again in a brand that was changed", async () => {
     await inPage({}, async (page) => {
-      await open(page, `<p><a href="http://example.com">Read</a></p>`);
-      await button(page, "Check the send").click();
+      const { app, one, read } = await open(page);
+      const content = [words(word("Read", linkTo("http://example.com")))];
+      const blocks = { type: "doc" as const, content } as never;
+      await app.content.saveBlocks.mutate({ body: { ...one, blocks, preheader: null } });
+      await page.reload();
       const list = page.getByRole("list", { name: "What could be better" });
-      await list.getByText("http").waitFor();
-      assert.equal(await list.getByRole("listitem").count(), 1);
+      const check = async (count: number) => {
+        await button(page, "Check the send").click();
+        await list.getByText("http").waitFor();
+        await eventually(async () => (await list.getByRole("listitem").count()) === count, { what: "the warnings" });
+      };
+      await check(2);
+      await list.getByRole("link", { name: "Brand" }).click();
+      await page.getByLabel("Postal address").fill("1 High Street\nLondon");
+      await page.getByLabel("Accent colour").fill("#ffeb3b");
+      await page.locator(".sample").getByText("1 High Street").waitFor();
+      await button(page, "Save").click();
+      await page.getByText("Saved.", { exact: true }).waitFor();
+      await page.goBack();
+      await button(page, "Save it again").click();
+      await page.getByText("The brand was changed").waitFor({ state: "detached" });
+      assert.match((await read()).body ?? "", /content="en #ffeb3b #ffffff sans"/);
+      await check(1);
+      await app.team.changeBrand.mutate({ body: { postal_address: null } });
     });
   });
 

@@ -198,11 +198,12 @@ const changeSettings = consoleMutation(
 const MAX_URL = 2_000;
 const MAX_LINES = 1_000;
 
-const httpsUrl = z
+/** Of one of the team's images it may be http: as all pages of such a deployment are. */
+const url = z
   .string()
   .max(MAX_URL)
   .refine(
-    (text) => /^https:\/\/[^\s\p{Cc}\\]+$/u.test(text) && URL.canParse(text),
+    (text) => /^https?:\/\/[^\s\p{Cc}\\]+$/u.test(text) && URL.canParse(text),
     "must be a URL that begins with https:",
   );
 const color = z.string().regex(/^#[0-9a-f]{6}$/, "must be a colour such as #0b57d0");
@@ -228,13 +229,16 @@ const changeBrand = consoleMutation(
       z
         .strictObject({
           ...{ language: z.enum(LANGUAGES), font: z.enum(FONTS), accent_color: color, background_color: color },
-          ...{ logo_url: httpsUrl.nullable(), mail_footer: lines.nullable(), postal_address: lines.nullable() },
+          ...{ logo_url: url.nullable(), mail_footer: lines.nullable(), postal_address: lines.nullable() },
           ...{ sender_name: oneLine(MAX_NAME_LENGTH).nullable(), sender_email: address.nullable() },
         })
         .partial(),
     ),
   },
   async ({ ctx, input: { body } }) => {
+    if (body.logo_url?.startsWith("http:") && !body.logo_url.startsWith(`${ctx.env.PUBLIC_URL}/i/`)) {
+      throw new ApiError("validation_failed", "The logo must begin with https:.", { param: "logo_url" });
+    }
     const patch = {
       ...{ language: body.language, font: body.font, logoUrl: body.logo_url },
       ...{ accentColor: body.accent_color, backgroundColor: body.background_color },
