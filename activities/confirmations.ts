@@ -11,7 +11,8 @@ import { plainName } from "../domain/audience/plain-name.ts";
 import { wordsOf } from "../domain/languages/words.ts";
 import { confirmUrl } from "../domain/mail/links.ts";
 import { escapeHtml } from "../domain/mail/template.ts";
-import { FONT_FAMILIES, inkOn } from "../domain/teams/look.ts";
+import { FONT_FAMILIES } from "../domain/teams/look.ts";
+import { textOn } from "../lib/colors.ts";
 import type { ActivityDeps } from "./deps.ts";
 import { type HandOverFailure, sendDue } from "./system-mail.ts";
 
@@ -62,7 +63,7 @@ function compose(due: DueConfirmation, url: string) {
   const { subject, request, open, button, ignore, unnamedTeam, unnamedList } = wordsOf(language).confirmation;
   const fromName = plainName(due.teamName, "");
   const asked = request(plainName(due.listName, unnamedList), fromName || unnamedTeam);
-  const [text, ink] = [`font:16px/24px ${FONT_FAMILIES[font]}`, inkOn(accentColor)];
+  const [text, ink] = [`font:16px/24px ${FONT_FAMILIES[font]}`, textOn(accentColor)];
   const logo = logoUrl
     ? `<p><img src="${escapeHtml(logoUrl)}" alt="${escapeHtml(fromName)}" height="48" style="height:48px;border:0"></p>\n`
     : "";

@@ -1,7 +1,8 @@
 import { createHash } from "node:crypto";
 import type { Words } from "../../domain/languages/en.ts";
 import { escapeHtml } from "../../domain/mail/template.ts";
-import { contrast, FONT_FAMILIES, inkOn, type Look } from "../../domain/teams/look.ts";
+import { FONT_FAMILIES, type Look } from "../../domain/teams/look.ts";
+import { contrast, textOn } from "../../lib/colors.ts";
 
 /** The page's background in light and dark, and an edge that is seen on both, and on both kinds of ink. */
 const [PAPER, DARK_PAPER, EDGE] = ["#ffffff", "#22252b", "#767676"];
@@ -21,7 +22,7 @@ const styleOf = (accent: string, font: Look["font"]): string => `
   form { display: flex; flex-direction: column; align-items: flex-start; gap: .75rem; }
   button { font: inherit; padding: .6rem 1.2rem; border: 1px solid ${EDGE}; border-radius: .3rem; color: inherit;
     background: none; max-width: 100%; overflow-wrap: anywhere; text-align: start; cursor: pointer; }
-  .main { font-weight: 600; color: ${inkOn(accent)}; background: ${accent}; border-color: ${edgeOn(PAPER, accent)}; }
+  .main { font-weight: 600; color: ${textOn(accent)}; background: ${accent}; border-color: ${edgeOn(PAPER, accent)}; }
   button:focus-visible { outline: 3px solid currentColor; outline-offset: 2px; }
   .main:focus-visible { outline-color: ${EDGE}; }
   @media (prefers-color-scheme: dark) {

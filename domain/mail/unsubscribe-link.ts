@@ -1,6 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { Parser } from "htmlparser2";
 import type { MailFooter } from "../../db/entities/team.ts";
+import { wordsOf } from "../languages/words.ts";
 import { withinLimits } from "./html-limits.ts";
 import { compileTemplate, literalHtml, type Template } from "./template.ts";
 import { TemplateError } from "./template-problem.ts";
@@ -20,18 +21,13 @@ const FOOTER_STYLE = "all:initial!important;font:12px/18px sans-serif!important;
 const BLOCK_STYLE = `${FOOTER_STYLE}display:block!important;clear:both!important;padding:24px 16px!important;background-color:#ffffff!important`;
 const LINK_STYLE = `${FOOTER_STYLE}text-decoration:underline!important`;
 
-const WORDS = {
-  reason: "You receive this email because you are on our mailing list.",
-  unsubscribe: "Unsubscribe",
-  tracking: "Choose whether opens and clicks are counted",
-};
-
 const linkTo = (tag: LinkTag, text: string) => `<a href="{{ ${tag} }}" style="${LINK_STYLE}">${text}</a>`;
 const linesHtml = (text = "") => literalHtml(text).replace(/\r?\n/g, "<br>");
 
 function partHtml(part: Part, footer: MailFooter): string {
-  if (part === "unsubscribe_url") return `${WORDS.reason}<br>${linkTo(part, WORDS.unsubscribe)}`;
-  return part === "tracking_url" ? linkTo(part, WORDS.tracking) : linesHtml(footer[part] ?? undefined);
+  const words = wordsOf(footer.language).footer;
+  if (part === "unsubscribe_url") return `${words.reason}<br>${linkTo(part, words.unsubscribe)}`;
+  return part === "tracking_url" ? linkTo(part, words.tracking) : linesHtml(footer[part] ?? undefined);
 }
 
 const NO_FOOTER: MailFooter = { language: "en", mailFooter: null, postalAddress: null };

@@ -21,21 +21,3 @@ export const FONT_FAMILIES: Readonly<Record<Font, string>> = {
   serif: "Georgia,Times,serif",
   mono: "ui-monospace,Menlo,Consolas,monospace",
 };
-
-/** Relative luminance of `#rrggbb`: WCAG 2.2. */
-function luminance(color: string): number {
-  const [red = 0, green = 0, blue = 0] = (color.match(/[\da-f]{2}/gi) ?? []).map((pair) => {
-    const value = Number.parseInt(pair, 16) / 255;
-    return value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4;
-  });
-  return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
-}
-
-/** Of two colours, 1 to 21: WCAG 2.2. */
-export function contrast(one: string, other: string): number {
-  const [a, b] = [luminance(one), luminance(other)];
-  return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-}
-
-/** White or black, of which one is legible on any colour. */
-export const inkOn = (background: string): string => (contrast(background, "#ffffff") >= 4.5 ? "#ffffff" : "#000000");

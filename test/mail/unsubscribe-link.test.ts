@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { wordsOf } from "../../domain/languages/words.ts";
 import { showMessage } from "../../domain/mail/message.ts";
 import { withFooter } from "../../domain/mail/unsubscribe-link.ts";
 
@@ -140,6 +141,11 @@ describe("A body", () => {
         { email: "a@b.example" },
       );
       assert.match(shown.html, /<p>Example Ltd, 1 High Street, London<\/p>/);
+    });
+
+    it("has the words of its links in the language of the team", () => {
+      const { source } = withFooter("<p>Neues</p>", { footer: { ...footer, language: "de" } });
+      assert.ok(source.includes(wordsOf("de").footer.reason) && !source.includes(wordsOf("en").footer.reason));
     });
 
     it("has them at its beginning where its end shows no text", () => {
