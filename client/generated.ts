@@ -145,7 +145,7 @@ export type Campaign = {
   send_id: string | null;
   /** ISO weekdays, 1 for Monday, in the team's time zone; none means any day. */
   send_days: Array<number>;
-  /** When it is to be sent. */
+  /** When it is to be sent; of a draft its time, which is set in the app, if it has one. */
   send_at: string | null;
   /** When its first mails left. */
   started_at: string | null;
@@ -180,7 +180,7 @@ export type CampaignOfEvent = {
   send_id: string | null;
   /** ISO weekdays, 1 for Monday, in the team's time zone; none means any day. */
   send_days: Array<number>;
-  /** When it is to be sent. */
+  /** When it is to be sent; of a draft its time, which is set in the app, if it has one. */
   send_at: string | null;
   /** When its first mails left. */
   started_at: string | null;
@@ -268,6 +268,8 @@ export type CampaignSendPreview = {
   };
   /** Email credits that the send uses; they are reserved at the confirmation. */
   credits_required: number;
+  /** When the send starts; null: once it is confirmed, or when the next allowed day begins. */
+  send_at: string | null;
   send_cap: SendCap;
   /** The addresses in From, one for each sending account. */
   from_addresses: Array<string>;
@@ -317,7 +319,7 @@ export type CampaignWithRecipients = {
   send_id: string | null;
   /** ISO weekdays, 1 for Monday, in the team's time zone; none means any day. */
   send_days: Array<number>;
-  /** When it is to be sent. */
+  /** When it is to be sent; of a draft its time, which is set in the app, if it has one. */
   send_at: string | null;
   /** When its first mails left. */
   started_at: string | null;
@@ -984,7 +986,7 @@ export type Newsletter = {
   send_id: string | null;
   /** ISO weekdays, 1 for Monday, in the team's time zone; none means any day. */
   send_days: Array<number>;
-  /** When it is to be sent. */
+  /** When it is to be sent; of a draft its time, which is set in the app, if it has one. */
   send_at: string | null;
   /** When its first mails left. */
   started_at: string | null;
@@ -1019,7 +1021,7 @@ export type NewsletterOfEvent = {
   send_id: string | null;
   /** ISO weekdays, 1 for Monday, in the team's time zone; none means any day. */
   send_days: Array<number>;
-  /** When it is to be sent. */
+  /** When it is to be sent; of a draft its time, which is set in the app, if it has one. */
   send_at: string | null;
   /** When its first mails left. */
   started_at: string | null;
@@ -1109,6 +1111,8 @@ export type NewsletterSendPreview = {
   lists: Array<string>;
   /** Email credits that the send uses; they are reserved at the confirmation. */
   credits_required: number;
+  /** When the send starts; null: once it is confirmed, or when the next allowed day begins. */
+  send_at: string | null;
   send_cap: SendCap;
   /** The address in From. */
   from_address: string;
@@ -1154,7 +1158,7 @@ export type NewsletterWithRecipients = {
   send_id: string | null;
   /** ISO weekdays, 1 for Monday, in the team's time zone; none means any day. */
   send_days: Array<number>;
-  /** When it is to be sent. */
+  /** When it is to be sent; of a draft its time, which is set in the app, if it has one. */
   send_at: string | null;
   /** When its first mails left. */
   started_at: string | null;

@@ -28,6 +28,7 @@ export const previewPresenter =
       tracked: row.tracked,
     },
     credits_required: row.eligible,
+    send_at: row.send_at && new Date(row.send_at).toISOString(),
     send_cap: {
       limit: row.cap_limit,
       used_today: row.cap_used_today,

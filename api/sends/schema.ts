@@ -72,7 +72,7 @@ export const shownProgress = {
     description: "ISO weekdays, 1 for Monday, in the team's time zone; none means any day.",
     examples: [[]],
   }),
-  send_at: timestampOrNull("When it is to be sent."),
+  send_at: timestampOrNull("When it is to be sent; of a draft its time, which is set in the app, if it has one."),
   started_at: timestampOrNull("When its first mails left."),
   completed_at: timestampOrNull("When its send ended."),
   ...timestamps,
@@ -147,6 +147,7 @@ export const senderAddress = shownAddress.meta({ examples: ["news@example.com"] 
 
 export const previewCost = {
   credits_required: recipients.describe("Email credits that the send uses; they are reserved at the confirmation."),
+  send_at: timestampOrNull("When the send starts; null: once it is confirmed, or when the next allowed day begins."),
   send_cap: sendCap,
 };
 

@@ -46,7 +46,10 @@ const broadcast = {
   tracking: p.boolean().nullable(),
   statusReason: code().nullable(),
   sendId: code().nullable(),
+  /** Of a draft: before it no mail leaves. Set in the console. */
   sendAt: instant().nullable(),
+  /** IANA zone in which members see `sendAt`. */
+  sendZone: code().nullable(),
   startedAt: instant().nullable(),
   completedAt: instant().nullable(),
   ...edited,
@@ -152,6 +155,8 @@ export const SendPreviewSchema = defineEntity({
     accountAddresses: holding("team", p.array()),
     /** Of a newsletter its lists, of a campaign its segment. */
     targetIds: codes(),
+    /** Null without a time of its own. */
+    sendAt: instant().nullable(),
     complaintRate: p.double(),
     expiresAt: expiring("30 days", instant()),
     usedAt: instant().nullable(),

@@ -18,6 +18,7 @@ const REFUSAL_REASONS = {
   content_invalid: "The {draft}'s subject or body uses merge tags that cannot be filled; change them with PATCH.",
   content_not_composable:
     "No message can be composed from the {draft}'s subject, body and sender; change them with PATCH.",
+  time_passed: "The time of the {draft} has passed; set a later one in the app, or none, and make a new send-preview.",
   no_recipients:
     "The {draft} has no eligible recipients: it targets no address, or each one is suppressed or {ineligible}. Attach another {target} in the app, or add people to it.",
   account_gone:

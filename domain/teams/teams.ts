@@ -15,11 +15,9 @@ interface Person {
 }
 
 /** Postgres and ICU read old abbreviations such as IST differently. @throws {ApiError} `validation_failed` */
-function refuseOtherZone(name: string): void {
+export function refuseOtherZone(name: string, param = "time_zone"): void {
   if (!IANAZone.isValidZone(name) || !(name.includes("/") || name.toUpperCase() === "UTC")) {
-    throw new ApiError("validation_failed", `"${name}" is no IANA time zone; Europe/Berlin is one.`, {
-      param: "time_zone",
-    });
+    throw new ApiError("validation_failed", `"${name}" is no IANA time zone; Europe/Berlin is one.`, { param });
   }
 }
 

@@ -48,6 +48,7 @@ describe("The gates of a draft in the console", () => {
     await setCap(0);
     await run(sql`insert into analytics_days (team_id, environment, resource_id, day, complaints_received)
       values (${team.id}, 'LIVE', '', (now() at time zone 'UTC')::date, 9)`);
+    await run(sql`update newsletters set send_at = now() where id = ${newsletterId}`);
     const repairs: [gate: string, repair: () => Promise<unknown>][] = [
       ["subject", () => patch({ subject: "{{ nothing }}" })],
       ["body", () => patch({ body: "<p>Dear {{ first_name }}</p>" })],
@@ -55,6 +56,7 @@ describe("The gates of a draft in the console", () => {
       ["content", () => patch({ subject: "News" })],
       ["targets", () => transaction(em, (tx) => attachList(tx, newsletterId, listId))],
       ["account", () => patch({ from_email: fromEmail })],
+      ["time", () => run(sql`update newsletters set send_at = null where id = ${newsletterId}`)],
       ["recipients", () => addSubscribers(sender, listId, people(2, sender.audience))],
       ["account", () => run(sql`update email_accounts set status = 'ACTIVE' where team_id = ${team.id}`)],
       ["cap", () => setCap(10)],
@@ -64,7 +66,7 @@ describe("The gates of a draft in the console", () => {
     const all = await readGates(client, "newsletter", newsletterId);
     const named = (isMet: boolean | null) =>
       all.gates.filter((state) => state.is_met === isMet).map(({ gate }) => gate);
-    assert.deepEqual(named(false), ["subject", "body", "sender", "targets", "complaints"]);
+    assert.deepEqual(named(false), ["subject", "body", "sender", "targets", "time", "complaints"]);
     assert.deepEqual(named(null), ["content", "account", "recipients", "domains", "cap", "credits"]);
     for (const [gate, repair] of repairs) {
       const { gates } = await readGates(client, "newsletter", newsletterId);

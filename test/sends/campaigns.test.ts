@@ -55,6 +55,7 @@ describe("The preview of a campaign", () => {
       campaign_id: sender.campaignId,
       recipients: { total: 5, invalid: 2, suppressed: 1, eligible: 2, tracked: 0 },
       credits_required: 2,
+      send_at: null,
       send_cap: { limit: 50, used_today: 0, remaining: 50 },
       from_addresses: addresses,
       sending_account_address: sender.fromEmail,

@@ -405,6 +405,7 @@ describe("The recipients of a newsletter's preview", () => {
       lists: [sender.listId, list.body.data.id],
       recipients: { total: 5, not_opted_in: 2, suppressed: 1, eligible: 2, tracked: 0 },
       credits_required: 2,
+      send_at: null,
       send_cap: { limit: 50, used_today: 0, remaining: 50 },
       from_address: sender.fromEmail,
       sending_account_address: sender.fromEmail,

@@ -80,6 +80,11 @@ const GATES: Record<string, Gate> = {
     close: (s, kind) => kind.withdraw(s, "all"),
     message: /Attach another (list|segment) in the app/,
   },
+  "a time that has passed": {
+    ...NOT_READY,
+    close: (s) => setDraft(s, sql`send_at = now() - interval '1 minute'`),
+    message: /has passed; set a later one in the app/,
+  },
   "no attached account": {
     ...{ ...NOT_READY, ...CAMPAIGN },
     close: (s) => setDraft(s, sql`account_ids = '{}'`),

@@ -6,7 +6,7 @@ import { newId } from "../../domain/ids.ts";
 import { openVault } from "../../domain/secrets/crypto.ts";
 import type { PlanSubject } from "../../domain/sends/drafts/draft.ts";
 import { planDigest } from "../../domain/sends/plan/plan.ts";
-import { nextSendAt } from "../../domain/sends/plan/send-days.ts";
+import { nextSendAt } from "../../domain/sends/plan/send-time.ts";
 import { confirmationToken, isGenuine, previewIdOf, type TokenFacts } from "../../domain/sends/plan/token.ts";
 import { accountFailureWaitMs } from "../../workflows/steps.ts";
 
@@ -70,6 +70,7 @@ const subject: fc.Arbitrary<PlanSubject> = fc.record({
   fromAddresses: fc.uniqueArray(fc.string()),
   fromName: fc.option(fc.string()),
   sendDays: fc.uniqueArray(fc.integer({ min: 1, max: 7 })),
+  sendAt: fc.option(fc.string()),
   accountAddresses: fc.uniqueArray(fc.string()),
   targetIds: fc.uniqueArray(fc.string()),
   fieldNames: fc.constant([]),
@@ -139,13 +140,13 @@ describe("The send-day calendar", () => {
   const days = fc.uniqueArray(fc.integer({ min: 1, max: 7 }), { minLength: 1 });
 
   it("begins at once where every day is allowed", () => {
-    fc.assert(fc.property(now, fc.constantFrom(...zones), (at, zone) => nextSendAt(at, [], zone) === at));
+    fc.assert(fc.property(now, fc.constantFrom(...zones), (at, zone) => nextSendAt(at, [], zone, "00:00") === at));
   });
 
   it("begins on the first allowed day, at once or at that day's first instant", () => {
     fc.assert(
       fc.property(now, days, fc.constantFrom(...zones), (at, allowed, zone) => {
-        const sendAt = nextSendAt(at, allowed, zone);
+        const sendAt = nextSendAt(at, allowed, zone, "00:00");
         const local = DateTime.fromJSDate(sendAt, { zone });
         assert.ok(allowed.includes(local.weekday), "an allowed day");
         if (sendAt === at) return;
@@ -165,7 +166,7 @@ describe("The send-day calendar", () => {
   it("starts a day without a midnight at its first instant", () => {
     // Chile's clocks went from Saturday 24:00 to Sunday 01:00 on 8 September 2024.
     const saturday = new Date("2024-09-07T12:00:00Z");
-    assert.equal(nextSendAt(saturday, [7], "America/Santiago").toISOString(), "2024-09-08T04:00:00.000Z");
+    assert.equal(nextSendAt(saturday, [7], "America/Santiago", "00:00").toISOString(), "2024-09-08T04:00:00.000Z");
   });
 });
 

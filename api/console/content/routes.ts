@@ -30,6 +30,7 @@ import { checkDraft, searchTargets, showDraft } from "../../../domain/sends/draf
 import { listVersions, readVersion } from "../../../domain/sends/drafts/versions.ts";
 import { ACTIVITIES } from "../../../domain/sends/ledger/activity.ts";
 import { pageRecipients } from "../../../domain/sends/ledger/recipients.ts";
+import { readTime } from "../../../domain/sends/plan/send-time.ts";
 import { allowTestMail, MAX_TEST_RECIPIENTS } from "../../../domain/sends/plan/test-mail.ts";
 import { sendScope } from "../../../domain/sends/resource.ts";
 import { stepId } from "../../../domain/sequences/steps.ts";
@@ -49,6 +50,11 @@ const ofOne = z.strictObject({ query: z.strictObject(one) });
 const oneMail = { ...one, step_id: stepId.optional() };
 const ofMail = z.strictObject({ query: z.strictObject(oneMail) });
 const newsletterList = z.strictObject({ newsletter_id: idParam, list_id: idParam });
+const sendTime = z.strictObject({
+  date: z.iso.date(),
+  time: z.iso.time({ precision: -1 }),
+  zone: z.string().min(1).max(64),
+});
 const MAX_PREHEADER_LENGTH = 500;
 /** ISO weekdays. */
 const sendDays = z.array(z.int().min(1).max(7)).max(7);
@@ -85,11 +91,14 @@ const page = consoleQuery(
 /** The facts of a draft that the API does not show, and the merge tags that it may use. */
 const settings = consoleQuery({ role: "VIEWER", input: ofOne }, async ({ ctx, input }) => {
   const { type, id } = input.query;
-  const { tracking } = await readBroadcast(ctx.em, BROADCASTS[type], id);
+  const { tracking, sendAt, sendZone, updatedAt } = await readBroadcast(ctx.em, BROADCASTS[type], id);
   const team = await ctx.em.findOneOrFail(Team, { id: ctx.tenant.teamId });
   const fields = type === "campaign" ? await readFields(ctx.em, ctx.tenant) : [];
   return {
     tracking,
+    send_at: sendAt?.toISOString() ?? null,
+    send_zone: sendZone,
+    updated_at: updatedAt.toISOString(),
     team_tracking: team.tracking as TrackingMode,
     merge_tags: mergeTags(type === "newsletter", fields),
   };
@@ -99,12 +108,19 @@ const change = consoleMutation(
   {
     role: "EDITOR",
     input: bodyOf(
-      z.strictObject({ ...one, send_days: sendDays.optional(), tracking: z.boolean().nullable().optional() }),
+      z.strictObject({
+        ...one,
+        send_days: sendDays.optional(),
+        tracking: z.boolean().nullable().optional(),
+        send_time: sendTime.nullable().optional(),
+      }),
     ),
   },
   async ({ ctx, input: { body } }) => {
     const days = body.send_days && [...new Set(body.send_days)].sort();
-    const patch = { sendDays: days, tracking: body.tracking };
+    const { send_time: time, tracking } = body;
+    const timed = time !== undefined && { sendAt: time && readTime(time), sendZone: time?.zone ?? null };
+    const patch = { sendDays: days, tracking, ...timed };
     const { record } = await updateDraft(ctx.em, BROADCASTS[body.type], body.id, patch, ctx.edit);
     return { send_days: record.sendDays, tracking: record.tracking };
   },

@@ -232,6 +232,7 @@ function wordsOf(kind: Kind, { recipients, send_cap: cap, credits_available: cre
       ? ["It has a list", "Choose at least one list."]
       : ["It has a segment", "Choose a segment that can be used."],
     account: ["Its sending account works", "Connect or repair the account of the sender's address.", "Accounts"],
+    time: ["Its time is still to come", "Set a later time, or send it once it is confirmed."],
     recipients: isNewsletter
       ? ["It has recipients", "On its lists there is no confirmed person who may be mailed: import people.", "Imports"]
       : ["It has recipients", "In its segment there is no valid address that may be mailed.", "Segments"],

@@ -11,6 +11,8 @@ export interface ListedDraft {
   subject: string | null;
   /** Names of its lists, or of its segment. */
   targets: string[];
+  send_at: string | null;
+  send_zone: string | null;
   updated_at: string;
 }
 
@@ -36,7 +38,8 @@ export async function listDrafts(
     campaign: sql`select g.name from segments g where g.id = d.segment_id and ${ofTenant(tenant, "g")}`,
   };
   const { rows } = await sql<ListedDraft>`
-    select d.id, d.name, d.status, d.subject, array(${targets[type]}) as targets, ${isoInstant(sql`d.updated_at`)} as updated_at
+    select d.id, d.name, d.status, d.subject, array(${targets[type]}) as targets,
+      ${isoInstant(sql`d.send_at`)} as send_at, d.send_zone, ${isoInstant(sql`d.updated_at`)} as updated_at
     from ${sql.table(`${type}s`)} d
     where ${ofTenant(tenant, "d")} ${type === "campaign" ? sql`and not d.is_drip` : sql``}
       and (${status ?? null}::text is null or d.status = ${status ?? null})

@@ -3,6 +3,7 @@ import type { AccountStatus } from "../../../db/entities/account.ts";
 import type { BroadcastStatus } from "../../../db/entities/send.ts";
 import type { MailFooter, TrackingMode } from "../../../db/entities/team.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../../db/orm.ts";
+import { isoInstant } from "../../../db/sql.ts";
 import { addressDomain, lookupAddress } from "../../address.ts";
 import { readFields } from "../../audience/contact-fields.ts";
 import { orNotFound } from "../../errors.ts";
@@ -22,6 +23,8 @@ export interface PlanSubject extends Tenant {
   fromAddresses: readonly string[];
   fromName: string | null;
   sendDays: readonly number[];
+  /** ISO 8601: before it no mail leaves. */
+  sendAt: string | null;
   /** Addresses of the accounts that mail it. */
   accountAddresses: readonly string[];
   /** Ids of the lists or of the segment that it targets. */
@@ -36,6 +39,7 @@ export interface PlanSubject extends Tenant {
 export interface Draft extends PlanSubject {
   status: BroadcastStatus;
   timeZone: string;
+  hasTimePassed: boolean;
   /** A sequence of mails over time, which no send mails. */
   isDrip: boolean;
   accounts: readonly DraftAccount[];
@@ -106,6 +110,7 @@ export async function readDraft(
     join sequence_step_versions v on v.id = s.version_id`;
   const { rows } = await sql<DraftRow>`
     select d.status, d.from_name as "fromName", d.send_days::int[] as "sendDays", t.time_zone as "timeZone",
+      ${isoInstant(sql`d.send_at`)} as "sendAt", coalesce(d.send_at <= clock_timestamp(), false) as "hasTimePassed",
       ${draftTracking("d")} as tracking, ${footerOf("t")} as footer,
       ${isNewsletter ? OF_NEWSLETTER : stepId === undefined ? ofCampaign(tenant) : OF_STEP}
     from ${sql.table(`${type}s`)} d join teams t on t.id = d.team_id ${stepId === undefined ? sql`` : steps}

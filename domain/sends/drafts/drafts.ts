@@ -47,6 +47,8 @@ interface OwnFields {
   preheader?: string | null | undefined;
   blocks?: unknown;
   sendDays?: number[];
+  sendAt?: Date | null | undefined;
+  sendZone?: string | null | undefined;
   tracking?: boolean | null | undefined;
   segmentId?: string | null;
   accountIds?: string[];

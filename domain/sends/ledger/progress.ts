@@ -15,6 +15,7 @@ export interface SendProgress {
   /** Why it is paused; null when an operator paused it, and in every other status. */
   status_reason: string | null;
   send_at: string;
+  send_zone: string | null;
   started_at: string | null;
   completed_at: string | null;
   recipients: Record<Lowercase<RecipientState> | "total", number>;
@@ -33,7 +34,7 @@ export async function readProgress(em: EntityManager, tenant: Tenant, resourceId
   const { rows } = await sql<SendProgress>`
     select s.id, s.resource_type as type, s.resource_id, coalesce(n.name, c.name) as name,
       coalesce(c.is_drip, false) as is_sequence, s.status, s.pause_reason as status_reason,
-      ${isoInstant(sql`s.send_at`)} as send_at, ${isoInstant(sql`s.started_at`)} as started_at,
+      ${isoInstant(sql`s.send_at`)} as send_at, coalesce(n.send_zone, c.send_zone) as send_zone, ${isoInstant(sql`s.started_at`)} as started_at,
       ${isoInstant(sql`s.completed_at`)} as completed_at, ${countsRecord(sql.ref("s.id"))} as recipients
     from sends s
     left join newsletters n on n.id = s.resource_id and ${ofTenant(tenant, "n")}

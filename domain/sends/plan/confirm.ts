@@ -11,7 +11,7 @@ import { markScheduled } from "../ledger/lifecycle.ts";
 import { type SendResource, sendScope } from "../resource.ts";
 import { checkPlan } from "./confirm-refusals.ts";
 import { capExceeded, readSendCap, type SendCap, type SendingKey } from "./gates.ts";
-import { nextSendAt } from "./send-days.ts";
+import { startOf } from "./send-time.ts";
 
 export interface ConfirmRequest extends Tenant {
   previewId: string;
@@ -117,7 +117,7 @@ async function writeSend(
   const { now } = await db
     .selectNoFrom(sql<string>`date_trunc('milliseconds', clock_timestamp())`.as("now"))
     .executeTakeFirstOrThrow();
-  const sendAt = nextSendAt(new Date(now), draft.sendDays, draft.timeZone);
+  const sendAt = startOf(new Date(now), draft);
   await db
     .insertInto("sends")
     .values({

@@ -37,6 +37,7 @@ export type Gate =
   | "content"
   | "targets"
   | "account"
+  | "time"
   | "recipients"
   | "domains"
   | "cap"
@@ -218,6 +219,7 @@ export async function* sendGates<Cap>(
   counts: PlanCounts | null,
   ofKey: Gates<Cap>,
 ): Gates<PassedGates<Cap>> {
+  yield { gate: "time", refusal: draft.hasTimePassed ? notReady(draft, "time_passed") : undefined };
   yield { gate: "recipients", refusal: counts && (counts.eligible > 0 ? undefined : notReady(draft, "no_recipients")) };
   yield { gate: "account", refusal: accountRefusal(draft) };
   const cap = yield* ofKey;

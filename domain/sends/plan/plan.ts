@@ -63,6 +63,7 @@ export function planDigest(subject: PlanSubject, members: Omit<CountedMembers, "
     [...subject.accountAddresses].sort(),
     [...subject.targetIds].sort(),
     [...subject.sendDays].sort((a, b) => a - b),
+    subject.sendAt,
     usedFields(subject),
     [footer.language, footer.mailFooter, footer.postalAddress],
     [members.total, members.ineligible, members.suppressed, members.eligible],

@@ -26,6 +26,7 @@ import {
   walkGates,
 } from "./gates.ts";
 import { type PlanCounts, type ResolvedPlan, resolvePlan } from "./plan.ts";
+import { startOf } from "./send-time.ts";
 import { TOKEN_LIFETIME_SECONDS, type TokenFacts } from "./token.ts";
 
 /**
@@ -189,6 +190,7 @@ async function insertPreview(
     from_addresses: [...draft.fromAddresses],
     account_addresses: [...draft.accountAddresses],
     target_ids: [...draft.targetIds],
+    send_at: draft.sendAt === null ? null : startOf(new Date(), draft),
     complaint_rate: complaintRate,
     other_key_at: null,
     expires_at: sql<string>`clock_timestamp() + make_interval(secs => ${TOKEN_LIFETIME_SECONDS})`,
