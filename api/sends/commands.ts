@@ -3,7 +3,8 @@ import { afterCommit } from "../../db/transaction.ts";
 import type { ErrorCode } from "../../domain/errors.ts";
 import { type ClientCommand, commandSend } from "../../domain/sends/client-commands.ts";
 import type { Broadcast } from "../../domain/sends/drafts/drafts.ts";
-import { logMove } from "../../domain/sends/send-log.ts";
+import { logMove, type SendMove } from "../../domain/sends/send-log.ts";
+import type { RequestContext } from "../context.ts";
 import { readRecord } from "../rest/record.ts";
 import { idParamOf, ok, paragraphs, route, router, updateImpact } from "../rest/route.ts";
 import type { ShownKind } from "./drafts.ts";
@@ -34,6 +35,16 @@ const COMMANDS: Readonly<Record<ClientCommand, CommandText>> = {
   },
 };
 
+/** Notes a change of a send in the log, and wakes its workflow up, after the commit. */
+export function followMove(ctx: RequestContext, move: SendMove | undefined): void {
+  if (!move) return;
+  ctx.locals.sendId = move.sendId;
+  afterCommit(ctx.em, followMove, () => {
+    logMove(ctx.log, move);
+    wakeUpSend(ctx, move.sendId);
+  });
+}
+
 export function commandRouter<T extends Broadcast, Shown extends z.ZodType>(kind: ShownKind<T, Shown>) {
   const { type, noun, shown } = kind;
   const idParam = `${type}Id`;
@@ -56,14 +67,7 @@ export function commandRouter<T extends Broadcast, Shown extends z.ZodType>(kind
       .output(shown.schema)
       .mutation(async ({ ctx, input }) => {
         const id = input.params[idParam] ?? "";
-        const move = await commandSend(ctx.em, ctx.tenant, { type, id }, name, ctx.dryRun);
-        if (move) {
-          ctx.locals.sendId = move.sendId;
-          afterCommit(ctx.em, commandSend, () => {
-            logMove(ctx.log, move);
-            wakeUpSend(ctx, move.sendId);
-          });
-        }
+        followMove(ctx, await commandSend(ctx.em, ctx.tenant, { type, id }, name, ctx.dryRun));
         const record = await readRecord(ctx.em, `${type}s`, shown.record, id);
         return ok(record, { impact: updateImpact(id, true) });
       });

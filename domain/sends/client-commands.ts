@@ -3,7 +3,14 @@ import type { BroadcastStatus } from "../../db/entities/send.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { ApiError, notFound } from "../errors.ts";
 import { sequenceRefusal } from "./drafts/drafts.ts";
-import { type ChangedSend, cancelSend, pauseSend, resumeForClient, TERMINAL } from "./ledger/lifecycle.ts";
+import {
+  type ChangedSend,
+  cancelSend,
+  pauseSend,
+  rescheduleSend,
+  resumeForClient,
+  TERMINAL,
+} from "./ledger/lifecycle.ts";
 import { PAUSE_REASONS } from "./pause-reasons.ts";
 import type { SendResource } from "./resource.ts";
 import type { SendMove } from "./send-log.ts";
@@ -62,23 +69,76 @@ export function commandRefusal(
  * @returns undefined on a dry run
  * @throws {ApiError} `not_found`; `resource_state_invalid` for a sequence; as `commandRefusal`
  */
-export async function commandSend(
+export const commandSend = (
+  em: EntityManager,
+  tenant: Tenant,
+  resource: SendResource,
+  command: ClientCommand,
+  isDryRun: boolean,
+): Promise<SendMove | undefined> => {
+  const refusalOf = ({ status, status_reason }: Commanded) => commandRefusal(command, status, status_reason);
+  return changeSend(em, tenant, resource, { refusalOf, change: RULES[command].change, isDryRun });
+};
+
+/** Undefined where it is not refused. */
+export function rescheduleRefusal({ status, started_at }: Omit<Commanded, "status_reason">): ApiError | undefined {
+  const isFinal = TERMINAL.has(status);
+  if (status !== "SCHEDULED" && status !== "PAUSED") {
+    const message = `It is ${status}: its time can be changed while it is SCHEDULED or PAUSED.`;
+    return new ApiError("resource_state_invalid", message, { isFinal });
+  }
+  if (started_at === null) return undefined;
+  return new ApiError("resource_state_invalid", "It has begun: its time cannot be changed any more.", {
+    isFinal: true,
+  });
+}
+
+/**
+ * Gives a send that has not begun another time, as `commandSend` carries out a command.
+ * @param zone in which members see it @throws {ApiError} as `commandSend`, and as `rescheduleRefusal`
+ */
+export const rescheduleForMember = (
+  em: EntityManager,
+  tenant: Tenant,
+  resource: SendResource,
+  { due, zone }: { due: Date; zone: string },
+): Promise<SendMove | undefined> => {
+  const change = async (tx: EntityManager, sendId: string) => {
+    const rescheduled = await rescheduleSend(tx, sendId, due);
+    const table = kysely(tx).updateTable(`${resource.type}s`).set({ send_zone: zone });
+    await table.where("id", "=", resource.id).where(ofTenant(tenant)).execute();
+    return rescheduled;
+  };
+  return changeSend(em, tenant, resource, { refusalOf: rescheduleRefusal, change, isDryRun: false });
+};
+
+interface Commanded {
+  status: BroadcastStatus;
+  status_reason: string | null;
+  started_at: string | null;
+}
+
+interface Change extends Pick<Rule, "change"> {
+  refusalOf(record: Commanded): ApiError | undefined;
+  isDryRun: boolean;
+}
+
+async function changeSend(
   em: EntityManager,
   tenant: Tenant,
   { type, id }: SendResource,
-  command: ClientCommand,
-  isDryRun: boolean,
+  { refusalOf, change, isDryRun }: Change,
 ): Promise<SendMove | undefined> {
   const readAllowed = async () => {
     const record = await kysely(em)
       .selectFrom(`${type}s`)
-      .select(["send_id", "status", "status_reason"])
+      .select(["send_id", "status", "status_reason", "started_at"])
       .select(sql<boolean>`${type === "campaign" ? sql.ref("is_drip") : sql.lit(false)}`.as("isDrip"))
       .where("id", "=", id)
       .where(ofTenant(tenant))
       .executeTakeFirstOrThrow(() => notFound());
     if (record.isDrip) throw sequenceRefusal();
-    const refusal = commandRefusal(command, record.status, record.status_reason);
+    const refusal = refusalOf(record);
     if (refusal) throw refusal;
     return record.send_id;
   };
@@ -93,7 +153,7 @@ export async function commandSend(
     .forUpdate()
     .execute();
   await readAllowed();
-  const { from, state } = await RULES[command].change(em, sendId);
-  if (!from || !state) throw new Error(`the send of a ${type} is not where the ${type} is`);
+  const { changed, state, from = state?.status } = await change(em, sendId);
+  if (!changed || !from || !state) throw new Error(`the send of a ${type} is not where the ${type} is`);
   return { sendId, teamId: tenant.teamId, from, status: state.status, reason: state.pauseReason };
 }

@@ -81,6 +81,12 @@ const EVERYONE = { field: "email", op: "exists", value: true };
 const SAMPLES: Record<string, Sample> = {
   "content.settings": ({ newsletter }) => ({ query: { type: "newsletter", id: newsletter } }),
   "content.change": ({ campaign }) => ({ body: { type: "campaign", id: campaign, send_days: [1] } }),
+  "content.reschedule": ({ newsletter }) => ({
+    body: {
+      ...{ type: "newsletter", id: newsletter },
+      send_time: { date: new Date(Date.now() + 86_400_000).toISOString().slice(0, 10), time: "23:59", zone: "UTC" },
+    },
+  }),
   "content.document": ({ newsletter }) => ({ query: { type: "newsletter", id: newsletter } }),
   "content.saveBlocks": ({ newsletter }) => ({
     body: { type: "newsletter", id: newsletter, preheader: null, blocks: { type: "doc", content: [] } },

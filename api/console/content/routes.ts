@@ -13,6 +13,7 @@ import { exportRecipients } from "../../../domain/import/export.ts";
 import { isOfBrand } from "../../../domain/mail/blocks/compile.ts";
 import { blockDocument } from "../../../domain/mail/blocks/schema.ts";
 import { mergeTags } from "../../../domain/mail/template.ts";
+import { rescheduleForMember } from "../../../domain/sends/client-commands.ts";
 import { restoreVersion, saveDocument } from "../../../domain/sends/drafts/documents.ts";
 import { checkDraftLinks } from "../../../domain/sends/drafts/draft-links.ts";
 import { listDrafts } from "../../../domain/sends/drafts/draft-list.ts";
@@ -37,6 +38,7 @@ import { stepId } from "../../../domain/sequences/steps.ts";
 import { brandOf } from "../../../domain/teams/brand.ts";
 import { idParam, router } from "../../rest/route.ts";
 import { Turns } from "../../rest/turns.ts";
+import { followMove } from "../../sends/commands.ts";
 import { linkOfClicks } from "../../sends/recipients.ts";
 import { contentFields } from "../../sends/schema.ts";
 import { previewIdFor } from "../../sends/send-updates.ts";
@@ -123,6 +125,16 @@ const change = consoleMutation(
     const patch = { sendDays: days, tracking, ...timed };
     const { record } = await updateDraft(ctx.em, BROADCASTS[body.type], body.id, patch, ctx.edit);
     return { send_days: record.sendDays, tracking: record.tracking };
+  },
+);
+
+/** Of a send that has not begun. */
+const reschedule = consoleMutation(
+  { role: "EDITOR", isPatient: true, input: bodyOf(z.strictObject({ ...one, send_time: sendTime })) },
+  async ({ ctx, input: { body } }) => {
+    const time = { due: readTime(body.send_time), zone: body.send_time.zone };
+    followMove(ctx, await rescheduleForMember(ctx.em, ctx.tenant, { type: body.type, id: body.id }, time));
+    return { id: body.id };
   },
 );
 
@@ -316,6 +328,7 @@ export const contentRouter = router({
   page,
   settings,
   change,
+  reschedule,
   document,
   saveBlocks,
   versions,
