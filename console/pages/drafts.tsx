@@ -1,9 +1,11 @@
 import { Link, useNavigate } from "@tanstack/react-router";
+import type { Client, DataOf } from "../api.ts";
 import { Act } from "../parts/act.tsx";
 import { STATES } from "../parts/draft/drafts.ts";
 import { ChoiceFilter, choiceOf, SearchFilter, useFilters } from "../parts/filters.tsx";
 import { PageHead, When } from "../parts/page.tsx";
 import { type Kind, useCalls } from "../parts/send/calls.ts";
+import { MoveStart, useStartText } from "../parts/send/time.tsx";
 import { List } from "../parts/table.tsx";
 import { BEGINNINGS, ChooseTemplate, NAME } from "../parts/templates.tsx";
 import { useRole, useWorkspace } from "../session.tsx";
@@ -27,6 +29,19 @@ const NAME_HINT = "For the team alone; recipients see the subject.";
 
 export const Newsletters = () => <Page kind="newsletter" />;
 export const Campaigns = () => <Page kind="campaign" />;
+
+type Listed = DataOf<Client["app"]["content"]["page"]["query"]>["drafts"][number];
+
+/** When its send starts, or has started; that of one that waits is moved here. */
+function Start({ kind, draft }: { kind: Kind; draft: Listed }) {
+  const textOf = useStartText();
+  return (
+    <>
+      {draft.send_at && textOf(draft)}{" "}
+      {draft.status === "SCHEDULED" && <MoveStart kind={kind} id={draft.id} timed={draft} name={draft.name} />}
+    </>
+  );
+}
 
 function Page({ kind }: { kind: Kind }) {
   const { client, base } = useWorkspace();
@@ -79,6 +94,7 @@ function Page({ kind }: { kind: Kind }) {
           { name: "State", cell: (draft) => STATES[draft.status] },
           { name: "Subject", cell: ({ subject }) => subject ?? NONE },
           { name: "Targets", cell: ({ targets }) => targets.join(", ") || NONE },
+          { name: "Start", cell: (draft) => <Start kind={kind} draft={draft} /> },
           { name: "Updated", cell: ({ updated_at }) => <When at={updated_at} /> },
         ]}
         empty={q || status ? "None is like this." : texts.empty}

@@ -153,6 +153,40 @@ describe("The console in a browser", function () {
     assert.equal(new Set(mails.flatMap(({ to }) => to)).size, PEOPLE);
   });
 
+  it("gives a newsletter a time and moves it from the list", async () => {
+    const { origin } = await stack();
+    const { owner, team, newsletterId, client } = await makeSender({ recipients: 2, timeZone: "Europe/Berlin" });
+    await inPage({}, async (page) => {
+      await enter(page, owner.id);
+      const button = (name: string) => page.getByRole("button", { name, exact: true });
+      const dialog = page.getByRole("dialog");
+      await page.goto(`${origin}/console/${team.id}/live/newsletters/${newsletterId}`);
+      await page.getByText("as soon as it is confirmed").waitFor();
+      await button("Set a time").click();
+      assert.equal(await dialog.getByLabel("Time zone").inputValue(), "Europe/Berlin");
+      assert.deepEqual(await violationsOf(page), []);
+      await button("Save the time").click();
+      await page.getByText(/^Tomorrow, \w+day \d+ \w+ \d{4} at 09:00, Berlin \(in \d+ hours\)$/).waitFor();
+      await button("Check the send").click();
+      await button("Confirm the send").click();
+      await dialog.getByText(/get “Issue one”\. Start: Tomorrow, .* at 09:00, Berlin/).waitFor();
+      await page.getByLabel("Number of recipients").fill("2");
+      await button("Schedule the send").click();
+      await button("Move the start").waitFor();
+      await page.goto(`${origin}/console/${team.id}/live/newsletters`);
+      await button("Move the start of Issue one").click();
+      await dialog.getByLabel("Time", { exact: true }).fill("10:30");
+      await dialog.getByLabel("Time zone").selectOption("America/New_York");
+      await button("Move it").click();
+      await page.getByRole("cell", { name: /at 10:30, New York/ }).waitFor();
+      assert.deepEqual(await violationsOf(page), []);
+    });
+    const { status, send_at } = (await client.get(`/newsletters/${newsletterId}`)).body.data;
+    assert.equal(status, "SCHEDULED");
+    assert.match(send_at, /T1[45]:30:00\.000Z$/);
+    await client.post(`/newsletters/${newsletterId}/cancel`);
+  });
+
   it("shows an EDITOR no way to send and a VIEWER none to write, and a removed member the sign-in", async () => {
     const { origin } = await stack();
     const { em, team } = await makeTeam();

@@ -99,7 +99,7 @@ const settings = consoleQuery({ role: "VIEWER", input: ofOne }, async ({ ctx, in
   return {
     tracking,
     send_at: sendAt?.toISOString() ?? null,
-    send_zone: sendZone,
+    send_zone: sendZone ?? null,
     updated_at: updatedAt.toISOString(),
     team_tracking: team.tracking as TrackingMode,
     merge_tags: mergeTags(type === "newsletter", fields),

@@ -4,16 +4,17 @@ import { useState } from "react";
 import { type DataOf, refusalOf } from "../../api.ts";
 import { useRole, useWorkspace } from "../../session.tsx";
 import { Act } from "../act.tsx";
-import type { Mail } from "../draft/drafts.ts";
+import { type Mail, useSettings } from "../draft/drafts.ts";
 import { Field } from "../form.tsx";
 import { Facts, Problem, When } from "../page.tsx";
 import { type GateReport, type Kind, useCalls } from "./calls.ts";
+import { SendTime, useStartText } from "./time.tsx";
 import { people, percent } from "./words.ts";
 
 type GateState = GateReport["gates"][number];
 
-const STARTS =
-  "It starts within a minute, or on the next day on which it may be sent. Mails that have left cannot be taken back; you can pause or cancel the rest.";
+const STARTS = "It starts within a minute, or on the next day on which it may be sent.";
+const STOPS = "Mails that have left cannot be taken back; you can pause or cancel the rest.";
 
 interface CheckProps {
   kind: Kind;
@@ -28,6 +29,8 @@ export function CheckSend({ kind, id, name }: CheckProps) {
   const [typed, setTyped] = useState("");
   const [outdated, setOutdated] = useState<string>();
   const maySend = useRole("ADMIN");
+  const { send_zone } = useSettings(kind, id);
+  const startOf = useStartText();
   const isSaving = useIsMutating({ mutationKey: [base, "save"] }) > 0;
   const check = useMutation({
     onMutate: () => setOutdated(undefined),
@@ -59,6 +62,7 @@ export function CheckSend({ kind, id, name }: CheckProps) {
 
   return (
     <div className="stack">
+      <SendTime kind={kind} id={id} />
       <p className="muted">
         The check looks at everything that can stop the send, and counts who would get it. It sends nothing.
         {!maySend && " You can check it; an ADMIN or the OWNER of the team sends."}
@@ -75,9 +79,9 @@ export function CheckSend({ kind, id, name }: CheckProps) {
         {preview && (
           <Act
             title="Confirm the send"
-            submit="Send now"
+            submit={preview.send_at ? "Schedule the send" : "Send now"}
             kind="primary"
-            note={`${people(preview.recipients.eligible)} get “${name}”. ${STARTS}`}
+            note={`${people(preview.recipients.eligible)} get “${name}”. ${preview.send_at ? `Start: ${startOf({ ...preview, send_zone })}.` : STARTS} ${STOPS}`}
             isDisabled={typed.replace(/\D/g, "") !== String(preview.recipients.eligible)}
             onOpen={() => setTyped("")}
             act={confirm}
@@ -181,7 +185,7 @@ type Preview = DataOf<ReturnType<typeof useCalls>["calls"]["sends"]["sendPreview
 
 /** Refusals of a confirm after which only a new check helps. */
 const OUTDATED: Readonly<Record<string, string>> = {
-  send_plan_changed: "The recipients, the text or the sender changed meanwhile: check again.",
+  send_plan_changed: "The recipients, the text, the sender or the time changed meanwhile: check again.",
   confirmation_stale: "The check is too old: check again.",
 };
 

@@ -1,8 +1,10 @@
 import { useMutation } from "@tanstack/react-query";
 import { useRole } from "../../session.tsx";
-import { Facts, Problem, When } from "../page.tsx";
+import { useSettings } from "../draft/drafts.ts";
+import { Facts, Problem } from "../page.tsx";
 import { Remove } from "../remove.tsx";
 import { type Kind, type Send, useCalls } from "./calls.ts";
+import { MoveStart, useStartText } from "./time.tsx";
 import { pauseText, people } from "./words.ts";
 
 type Counts = Send["recipients"];
@@ -28,14 +30,11 @@ const openOf = ({ queued, sending, deferred }: Counts): number => queued + sendi
 export function LiveSend({ send }: { send: Send }) {
   const { recipients, status } = send;
   const open = openOf(recipients);
+  const startOf = useStartText();
   return (
     <div className="stack">
       <p role="status">
-        {status === "SCHEDULED" && (
-          <>
-            It starts at <When at={send.send_at} />, on the next day on which it may be sent.
-          </>
-        )}
+        {status === "SCHEDULED" && <>Start: {startOf(send)}</>}
         {status === "PAUSED" && <strong className="warn">Paused. {pauseText(send.status_reason)}</strong>}
         {status === "SENDING" && <>It goes out.</>}
       </p>
@@ -67,7 +66,16 @@ export function Commands({ kind, send }: { kind: Kind; send: Send }) {
       calls.commands[name].mutate({ params }, { context: { idempotencyKey: crypto.randomUUID() } }),
   });
   const open = openOf(send.recipients);
-  if (!useRole("ADMIN")) return <p className="muted">An ADMIN or the OWNER of the team can pause or cancel it.</p>;
+  const settings = useSettings(kind, send.resource_id);
+  const move = send.started_at === null && <MoveStart kind={kind} id={send.resource_id} timed={settings} />;
+  if (!useRole("ADMIN")) {
+    return (
+      <>
+        <div className="actions">{move}</div>
+        <p className="muted">An ADMIN or the OWNER of the team can pause or cancel it.</p>
+      </>
+    );
+  }
   return (
     <>
       <div className="actions">
@@ -79,6 +87,7 @@ export function Commands({ kind, send }: { kind: Kind; send: Send }) {
         >
           {name === "resume" ? "Resume" : "Pause"}
         </button>
+        {move}
         <Remove title="Cancel the send" act={(options) => calls.commands.cancel.mutate({ params }, options)}>
           {people(open)} would not get the mail any more, and their credits come back. {people(send.recipients.sent)}{" "}
           got it already. A cancelled send cannot be continued.
