@@ -109,7 +109,7 @@ const STORE_ANSWER_MS = 5_000;
 
 /**
  * Every process has to reach the same images, and the newest one proves it: each machine's own folder would lack those of the others.
- * @throws {ApiError} `resource_state_invalid`, which names the settings; `service_unavailable` when the store does not answer
+ * @throws {ApiError} `service_unavailable`; its cause names the settings and the file
  */
 export async function requireSharedStore(em: EntityManager, store: FileStore): Promise<void> {
   const has = async (file: string): Promise<boolean> => {
@@ -124,14 +124,17 @@ export async function requireSharedStore(em: EntityManager, store: FileStore): P
     const { file } =
       (await kysely(em).selectFrom("images").select("file").orderBy("id", "desc").limit(1).executeTakeFirst()) ?? {};
     if (file === undefined || (await has(file))) return;
-    if (file === missing) throw new ApiError("resource_state_invalid", NOT_SHARED);
+    if (file === missing)
+      throw new ApiError("service_unavailable", NOT_STORED, { cause: new Error(`${NOT_SHARED}: ${file}`) });
     missing = file;
   }
 }
 
+const NOT_STORED =
+  "Images cannot be stored at present: ask the operator of the service to look at its store of images.";
 const NOT_SHARED =
-  "This process does not reach the newest image: the operator sets IMAGES_DIRECTORY to one folder that every API and " +
-  "maintenance process shares, or IMAGES_S3_URL to a bucket.";
+  "this process does not reach the newest image; set IMAGES_DIRECTORY to one folder that every API and maintenance process " +
+  "shares, or IMAGES_S3_URL to a bucket, or bring back the file";
 
 /** Of the mails whose body shows an image: the newest of each kind, and so many that it finds. */
 const SEARCHED_MAILS = 2_000;

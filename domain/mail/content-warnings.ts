@@ -12,7 +12,7 @@ export interface ContentWarning {
 }
 export const WARNINGS = [
   ...(["image_without_text", "empty_link", "relative_link", "insecure_link", "bare_address"] as const),
-  ...(["no_postal_address", "long_subject", "large"] as const),
+  ...(["no_postal_address", "placeholder", "long_subject", "large"] as const),
 ] as const;
 
 /** Phones cut longer ones. */
@@ -22,12 +22,16 @@ export const MAX_BYTES_SHOWN = 102_000;
 /** Pixels: a smaller image shows nothing. */
 const SMALLEST_IMAGE = 10;
 
+/** As templates mark a text that is to be written. */
+const PLACEHOLDER = /\[\p{L}[^[\]\n]{2,200}\]/gu;
+
 const NOT_READ = new Set(["style", "script", "title"]);
 
 /** @param shown the mail of one person @param hasAddress the mails of the team have its postal address */
 export function contentWarnings(shown: ShownMessage, hasAddress: boolean): ContentWarning[] {
   const counts = new Map<ContentWarning["kind"], number>();
   const note = (kind: ContentWarning["kind"], count = 1) => counts.set(kind, (counts.get(kind) ?? 0) + count);
+  const notePlaceholders = (text: string) => note("placeholder", text.match(PLACEHOLDER)?.length ?? 0);
   const open: string[] = [];
   const handler = withinLimits({
     onopentag(name, { alt = "", href, width }) {
@@ -38,7 +42,9 @@ export function contentWarnings(shown: ShownMessage, hasAddress: boolean): Conte
       if (kind) note(kind);
     },
     ontext(text) {
-      if (open.some((name) => name === "a" || NOT_READ.has(name))) return;
+      if (open.some((name) => NOT_READ.has(name))) return;
+      notePlaceholders(text);
+      if (open.includes("a")) return;
       const found = text.match(/\b(?:https?:\/\/|www\.)\w/gi)?.length ?? 0;
       if (found > 0) note("bare_address", found);
     },
@@ -48,6 +54,7 @@ export function contentWarnings(shown: ShownMessage, hasAddress: boolean): Conte
   });
   new Parser(handler).end(shown.html);
   if (!hasAddress) note("no_postal_address");
+  notePlaceholders(shown.subject);
   const characters = charactersIn(shown.subject);
   if (characters > MAX_SUBJECT_SHOWN) note("long_subject", characters);
   const bytes = Buffer.byteLength(shown.html);

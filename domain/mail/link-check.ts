@@ -15,8 +15,7 @@ const LINK_MS = 5_000;
 const ALL_MS = 15_000;
 const MAX_REDIRECTS = 3;
 
-/** Of servers that know no HEAD. */
-const NO_HEAD = [405, 501];
+const UNAVAILABLE = 503;
 const GONE = [404, 410];
 /** Codes of Node and OpenSSL. */
 const TLS_FAILURE =
@@ -48,7 +47,8 @@ async function checkLink(probe: ProbeUrl, link: string, all: AbortSignal): Promi
     let url = link;
     for (let redirects = 0; redirects <= MAX_REDIRECTS; redirects++) {
       let answer = await probe(url, "HEAD", signal);
-      if (NO_HEAD.includes(answer.status)) answer = await probe(url, "GET", signal);
+      // Some servers know no HEAD, and answer it with any failure.
+      if (answer.status >= 400) answer = await probe(url, "GET", signal);
       const { status, location } = answer;
       if (status < 300 || status >= 400 || location === undefined) return outcomeOf(status);
       url = new URL(location, url).href;
@@ -61,6 +61,8 @@ async function checkLink(probe: ProbeUrl, link: string, all: AbortSignal): Promi
 
 function outcomeOf(status: number): Outcome {
   const reason = `It answers with ${status}.`;
+  // Shops answer programs so.
+  if (status === UNAVAILABLE) return unchecked(reason);
   if (GONE.includes(status) || (status >= 500 && status < 600)) return broken(reason);
   return status < 400 ? { outcome: "fine", reason } : unchecked(reason);
 }

@@ -48,7 +48,7 @@ export function withFooter(
   const template = compileTemplate(source, { escape: true });
   const isNeeded = (part: Part) => (part === "tracking_url" ? tracking : part === "unsubscribe_url" || footer[part]);
   const has = shownParts(template, footer);
-  const missing = PARTS.filter((part) => isNeeded(part) && !has(part));
+  const missing = PARTS.filter((part) => isNeeded(part) && (isAlwaysAdded(part, footer) || !has(part)));
   if (missing.length === 0) return { source, template };
   const end = BODY_END.exec(source)?.index ?? source.length;
   // Content that was accepted without these parts may swallow its end: the beginning of the body always shows.
@@ -87,6 +87,13 @@ function shownParts(template: Template, footer: MailFooter): (part: Part) => boo
     return bodies.every(({ letters }) => letters.includes(own));
   };
 }
+
+/** A body that names a company or a town by chance would hide a short text. */
+const isAlwaysAdded = (part: Part, { postalAddress }: MailFooter): boolean =>
+  part === "mailFooter" || (part === "postalAddress" && lettersOf(postalAddress ?? "").length < SHORTEST_FOUND);
+
+/** Letters and digits of an address that may stand in a body. */
+const SHORTEST_FOUND = 12;
 
 const lettersOf = (text: string): string => text.toLowerCase().replace(/[^\p{L}\p{N}]+/gu, "");
 

@@ -97,7 +97,7 @@ export function rescheduleRefusal({ status, started_at }: Omit<Commanded, "statu
  * Gives a send that has not begun another time, as `commandSend` carries out a command.
  * @param zone in which members see it @throws {ApiError} as `commandSend`, and as `rescheduleRefusal`
  */
-export const rescheduleForMember = (
+export const rescheduleForMember = async (
   em: EntityManager,
   tenant: Tenant,
   resource: SendResource,
@@ -109,7 +109,8 @@ export const rescheduleForMember = (
     await table.where("id", "=", resource.id).where(ofTenant(tenant)).execute();
     return rescheduled;
   };
-  return changeSend(em, tenant, resource, { refusalOf: rescheduleRefusal, change, isDryRun: false });
+  const move = await changeSend(em, tenant, resource, { refusalOf: rescheduleRefusal, change, isDryRun: false });
+  return move && { ...move, startsAt: due.toISOString() };
 };
 
 interface Commanded {

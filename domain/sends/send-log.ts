@@ -8,6 +8,8 @@ export interface SendMove {
   from?: SendStatus;
   status: SendStatus;
   reason?: string | null;
+  /** Where a member moved its start: ISO 8601. */
+  startsAt?: string;
   /** A fraction, if that paused it. */
   complaintRate?: number;
 }

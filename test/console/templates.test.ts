@@ -47,6 +47,7 @@ describe("Templates", () => {
   };
 
   it("keep the content of a draft of blocks or of HTML, from which newsletters and campaigns are made", async () => {
+    await sql`update teams set sender_name = 'The Letter' where id = ${sender.team.id}`.execute(kysely(sender.em));
     const one = await writeBlocks();
     const body = `<p>Hello {{ first_name | default: "you" }}</p>`;
     const ofHtml = await makeDraft(body);
@@ -65,6 +66,10 @@ describe("Templates", () => {
           ? await contentOf("newsletter", one.id)
           : { subject: "News", preheader: null, blocks: null, body, is_of_old_brand: false };
       assert.deepEqual(await contentOf(type, data.id), expected);
+      const senders = await sql`select from_name from ${sql.table(`${type}s`)} where id = ${data.id}`.execute(
+        kysely(sender.em),
+      );
+      assert.deepEqual(senders.rows, [{ from_name: "The Letter" }]);
       const { status, policy, html } = await lookAt(id);
       assert.equal(status, 200);
       assert.match(policy ?? "", /^sandbox;default-src 'none'/);

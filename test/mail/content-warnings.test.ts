@@ -28,6 +28,11 @@ describe("What could be better in a mail", () => {
     assert.deepEqual(contentWarnings(shown, false), [{ kind: "no_postal_address", count: 1 }]);
   });
 
+  it("is a text in square brackets that a template left to its writer", () => {
+    const html = "<style>[class]{}</style><p>[Your name], [your team]</p><p>[1]</p>";
+    assert.deepEqual(warnings(html, "[Newsletter]: News"), ["placeholder 3"]);
+  });
+
   it("is a subject that phones cut, and HTML that Gmail cuts", () => {
     assert.deepEqual(warnings("", "ü".repeat(60)), []);
     assert.deepEqual(warnings("x".repeat(102_001), "ü".repeat(61)), ["long_subject 61", "large 102001"]);

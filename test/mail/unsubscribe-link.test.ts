@@ -143,6 +143,12 @@ describe("A body", () => {
       assert.match(shown.html, /<p>Example Ltd, 1 High Street, London<\/p>/);
     });
 
+    it("has a short text or address also where the body names it", () => {
+      const short = { language: "en" as const, mailFooter: "Acme", postalAddress: "Paris" };
+      const { source } = withFooter(`<p>Acme in Paris</p>${LINK}`, { footer: short });
+      assert.match(source, />Acme<br>Paris</);
+    });
+
     it("has the words of its links in the language of the team", () => {
       const { source } = withFooter("<p>Neues</p>", { footer: { ...footer, language: "de" } });
       assert.ok(source.includes(wordsOf("de").footer.reason) && !source.includes(wordsOf("en").footer.reason));

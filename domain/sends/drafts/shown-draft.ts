@@ -163,6 +163,7 @@ const SENTENCES: Record<ContentWarning["kind"], (count: number) => string> = {
   relative_link: (count) => `${times(count, "link")} without https:// leading nowhere from a mail.`,
   insecure_link: (count) => `${times(count, "link")} with http: in place of https:.`,
   bare_address: (count) => `${times(count, "web address")} in the text without a link.`,
+  placeholder: (count) => `${times(count, "text")} in square brackets: write your own in its place.`,
   long_subject: (count) => `The subject has ${count} characters; phones cut it after about ${MAX_SUBJECT_SHOWN}.`,
   no_postal_address: () =>
     "No postal address stands below the mail, as the law of many countries asks for: enter the team's on the page Brand.",

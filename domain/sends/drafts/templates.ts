@@ -1,5 +1,6 @@
 import { LockMode } from "@mikro-orm/postgresql";
 import { type ResourceType, Template } from "../../../db/entities/send.ts";
+import { Team } from "../../../db/entities/team.ts";
 import type { EntityManager, Tenant } from "../../../db/orm.ts";
 import { transaction } from "../../../db/transaction.ts";
 import { notFound, orNotFound } from "../../errors.ts";
@@ -7,6 +8,7 @@ import { newId } from "../../ids.ts";
 import type { BlockDocument } from "../../mail/blocks/schema.ts";
 import { SAMPLE } from "../../mail/template.ts";
 import { OWN_TEMPLATES } from "../../mail/templates/own.ts";
+import { brandOf } from "../../teams/brand.ts";
 import { holdPlace } from "../../teams/record-limit.ts";
 import type { SendResource } from "../resource.ts";
 import { compileDocument } from "./documents.ts";
@@ -95,7 +97,11 @@ export async function draftFromTemplate(
 ): Promise<Broadcast> {
   const content = await composeTemplate(em, tenant, template);
   await checkTemplates(tenant, content);
-  return transaction(em, (tx) => createDraft(tx, tenant, type, { name, fromName: null, ...content }, limit));
+  const { senderName: fromName = null, senderEmail: fromEmail = null } = await em.findOneOrFail(Team, {
+    id: tenant.teamId,
+  });
+  const sender = { fromName, ...(type === "newsletter" && { fromEmail }) };
+  return transaction(em, (tx) => createDraft(tx, tenant, type, { name, ...sender, ...content }, limit));
 }
 
 const NO_IMAGE = `<p style="margin:0;padding:64px 0;text-align:center;background:#e7e9ed;color:#57606a">Your image</p>`;
@@ -109,5 +115,6 @@ const withPlaceholders = (blocks: BlockDocument): BlockDocument =>
 /** The HTML of a template, with made-up values. @throws {ApiError} as `composeTemplate` and `showContent` */
 export async function showTemplate(em: EntityManager, tenant: Tenant, id: string): Promise<string> {
   const { subject, body } = await composeTemplate(em, tenant, id, { isShown: true });
-  return (await showContent(tenant.teamId, "show", { subject: subject ?? "", html: body ?? "" }, SAMPLE)).html;
+  const content = { subject: subject ?? "", html: body ?? "", footer: await brandOf(em, tenant.teamId) };
+  return (await showContent(tenant.teamId, "show", content, SAMPLE)).html;
 }
