@@ -1,5 +1,5 @@
 import { type RawBuilder, sql } from "kysely";
-import type { MailFooter, Team } from "../../db/entities/team.ts";
+import type { Font, MailFooter, Team } from "../../db/entities/team.ts";
 import { type EntityManager, kysely } from "../../db/orm.ts";
 
 /** Colours are `#rrggbb`. */
@@ -10,7 +10,7 @@ export type BrandFields = Pick<
 >;
 
 /** A team's look and words. */
-export type Brand = Omit<BrandFields, "senderName" | "senderEmail"> & { teamName: string };
+export type Brand = Omit<BrandFields, "senderName" | "senderEmail" | "font"> & { teamName: string; font: Font };
 
 export const brandOf = (em: EntityManager, teamId: string): Promise<Brand> =>
   kysely(em)

@@ -1,14 +1,9 @@
 import { sql } from "kysely";
-import type { Font, Language } from "../../db/entities/team.ts";
+import type { Font } from "../../db/entities/team.ts";
+import type { Brand } from "./brand.ts";
 
 /** How pages and confirmation mails for a team's recipients look: a part of its brand. */
-export interface Look {
-  teamName: string;
-  language: Language;
-  logoUrl: string | null;
-  accentColor: string;
-  font: Font;
-}
+export type Look = Pick<Brand, "teamName" | "language" | "logoUrl" | "accentColor" | "font">;
 
 /** The team to which a link in a mail leads. */
 export type LinkTeam = Look & { teamId: string };
@@ -16,8 +11,9 @@ export type LinkTeam = Look & { teamId: string };
 /** SQL: of a team `t`. */
 export const LOOK = sql`t.name as "teamName", t.language, t.logo_url as "logoUrl", t.accent_color as "accentColor", t.font`;
 
+/** Fonts that mail programs have. */
 export const FONT_FAMILIES: Readonly<Record<Font, string>> = {
-  sans: "system-ui,Helvetica,Arial,sans-serif",
-  serif: "Georgia,Times,serif",
-  mono: "ui-monospace,Menlo,Consolas,monospace",
+  sans: "Helvetica,Arial,sans-serif",
+  serif: "Georgia,'Times New Roman',serif",
+  mono: "'Courier New',Courier,monospace",
 };

@@ -1,6 +1,6 @@
-import type { Font } from "../../../db/entities/team.ts";
 import { readableOn, textOn } from "../../../lib/colors.ts";
 import type { Brand } from "../../teams/brand.ts";
+import { FONT_FAMILIES } from "../../teams/look.ts";
 import { literalHtml, splitTemplate } from "../template.ts";
 import { type Block, type BlockDocument, CONTENT_WIDTH, type Inline, NETWORKS, URL_TAG } from "./schema.ts";
 
@@ -14,10 +14,6 @@ const PADDING = 24;
 const GUTTER = 12;
 const WIDTH = CONTENT_WIDTH + 2 * PADDING;
 
-const FAMILIES = {
-  ...{ sans: "Helvetica,Arial,sans-serif", serif: "Georgia,'Times New Roman',serif" },
-  mono: "'Courier New',Courier,monospace",
-};
 const TEXT = "#1f2328";
 const DARK_CARD = "#22252b";
 const RULE = "#d0d7de";
@@ -32,7 +28,7 @@ interface Look {
 }
 
 function lookOf({ font, accentColor }: MailBrand): Look {
-  const family = FAMILIES[font as Font];
+  const family = FONT_FAMILIES[font];
   const button = { color: accentColor, text: textOn(accentColor) };
   return { family, text: `font:16px/24px ${family};color:${TEXT}`, link: readableOn("#ffffff", accentColor), button };
 }
