@@ -38,6 +38,8 @@ export const LAYERS: Readonly<Record<string, readonly string[]>> = {
     "client",
     "config",
     "console/build.ts",
+    "console/parts/draft/content.ts",
+    "console/parts/save-from.ts",
     "db",
     "domain",
     "lib",

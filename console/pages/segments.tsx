@@ -6,11 +6,11 @@ import { Conditions } from "../parts/audience/builder.tsx";
 import { type Condition, canShow, grouped, isUnfinished } from "../parts/audience/conditions.ts";
 import { useFields } from "../parts/audience/people.tsx";
 import { Duplicate } from "../parts/duplicate.tsx";
-import type { Edited } from "../parts/edit.tsx";
 import { useFilters } from "../parts/filters.tsx";
 import { Form, type FormProps } from "../parts/form.tsx";
 import { PageHead, Problem, When } from "../parts/page.tsx";
 import { Remove } from "../parts/remove.tsx";
+import type { Edited } from "../parts/save-from.ts";
 import { All } from "../parts/table.tsx";
 import { useData, useRole, useWorkspace } from "../session.tsx";
 

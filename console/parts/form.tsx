@@ -9,8 +9,9 @@ import {
   useRef,
 } from "react";
 import { type CallContext, Kept, problemOf, refusalOf } from "../api.ts";
-import { type Edited, useEdit, type Version } from "./edit.tsx";
+import { useEdit } from "./edit.tsx";
 import { Notice, Problem } from "./page.tsx";
+import type { Edited, Version } from "./save-from.ts";
 
 export type Values = Record<string, string>;
 

@@ -5,8 +5,8 @@ import { Act } from "./act.tsx";
 import { Conditions } from "./audience/builder.tsx";
 import { asksForHits, type Condition, grouped, partsOf } from "./audience/conditions.ts";
 import { blocksText, EMPTY } from "./draft/blocks/text.ts";
-import { isHtml } from "./draft/body.tsx";
-import type { Content, Mail, Place, Written } from "./draft/drafts.ts";
+import { type Content, isHtml, type Place, type Written } from "./draft/content.ts";
+import type { Mail } from "./draft/drafts.ts";
 import { Editor, type InputOf } from "./draft/editor.tsx";
 import { Preview } from "./draft/preview.tsx";
 import { TestMail } from "./draft/test-mail.tsx";
@@ -101,7 +101,7 @@ export function OpenStep({ sequence, stepId, after, mayEdit, onClose, onNew }: S
       const document = isHtml(content) ? null : { blocks: JSON.parse(blocks || EMPTY), preheader: preheader || null };
       const body = { step_id: stepId, step: stepOf(content), document, after: after === FIRST ? null : after };
       const { data } = await sequences.saveStep.mutate({ params, body }, options);
-      return { ...content, blocks: document ? blocks || EMPTY : "", is_of_old_brand: false, ...data };
+      return { blocks: document ? blocks || EMPTY : "", is_of_old_brand: false, ...data };
     },
   };
   const step = useData(place.queryKey, place.read) as Content & Written;

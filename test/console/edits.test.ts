@@ -1,5 +1,7 @@
 import assert from "node:assert/strict";
 import { TRPCClientError } from "@trpc/client";
+import { type Content, type Place, saveEdits } from "../../console/parts/draft/content.ts";
+import { type Choice, saverOf } from "../../console/parts/save-from.ts";
 import { api } from "../support/api.ts";
 import { clientNamed, consoleClient, refusalCodeOf, signIn } from "../support/console.ts";
 import { addSegment, makeCampaignSender, makeSender, type Sender } from "../support/sending.ts";
@@ -26,6 +28,46 @@ const editedBy = (call: Promise<unknown>): Promise<string | null | undefined> =>
       return edited.by;
     },
   );
+
+/** Ada's edits of a step that Bob has changed since she opened it. @returns what is stored, and the fields that she is asked about */
+async function saveOverBob(edits: Partial<Content>, ofBob: Partial<Content>, choice?: Choice) {
+  const began = { id: "cmp_1", is_of_old_brand: false, updated_at: "1", ...CONTENT };
+  let stored = { ...began, updated_at: "2", ...ofBob };
+  const place: Pick<Place, "fields" | "write"> = {
+    fields: ["wait_minutes"],
+    write: async (_, content, { context }) => {
+      if (context.began?.updated_at !== stored.updated_at) {
+        const data = { code: "resource_state_invalid", status: 409, edited: { by: "Bob", at: "" } };
+        throw new TRPCClientError("changed", { result: { error: { data } as never } });
+      }
+      stored = { ...stored, ...content, updated_at: "3" };
+      return { updated_at: stored.updated_at };
+    },
+  };
+  const asked: string[] = [];
+  const read = async () => ({ data: stored });
+  const saveFrom = saverOf({ id: began.id, read }, async (_, differences) => {
+    asked.push(...differences.map(({ name }) => name));
+    return choice;
+  });
+  const saved = await saveEdits(saveFrom, place, began, edits);
+  assert.deepEqual({ ...stored, ...saved }, stored, "the editor continues with what is stored");
+  return { stored, asked };
+}
+const CONTENT = { subject: "News", preheader: "", body: "", blocks: "", wait_minutes: "1440" };
+
+describe("An edit of a mail that another member has changed", () => {
+  it("keeps the other one's fields without a question, and asks about a field that both have changed", async () => {
+    const ofBob = { wait_minutes: "4320", blocks: '{"type":"doc"}' };
+    const { stored, asked } = await saveOverBob({ subject: "Ada's" }, ofBob);
+    assert.deepEqual([stored.subject, stored.wait_minutes, stored.blocks], ["Ada's", "4320", ofBob.blocks]);
+    assert.deepEqual(asked, []);
+    const both = await saveOverBob({ wait_minutes: "60" }, { ...ofBob, subject: "Bob's" }, "yours");
+    assert.deepEqual(both.asked, ["wait minutes"]);
+    assert.deepEqual([both.stored.subject, both.stored.wait_minutes], ["Bob's", "60"]);
+    await assert.rejects(saveOverBob({ subject: "Ada's" }, { subject: "Bob's" }), /changed/);
+  });
+});
 
 describe("A second editor in the console", () => {
   let sender: Sender;

@@ -2,7 +2,8 @@ import { lazy, useState } from "react";
 import { Dialog } from "../dialog.tsx";
 import { Part } from "../page.tsx";
 import { EMPTY } from "./blocks/text.ts";
-import type { BodyProps, Content } from "./drafts.ts";
+import { type Content, isHtml } from "./content.ts";
+import type { BodyProps } from "./drafts.ts";
 
 // Pages without a draft do not load them.
 const BlocksEditor = lazy(async () => ({ default: (await import("./blocks/editor.tsx")).BlocksEditor }));
@@ -15,9 +16,6 @@ interface Props extends Omit<BodyProps, "value" | "onChange"> {
   /** The HTML of the blocks, once they are saved. */
   compile: () => Promise<string>;
 }
-
-/** Of neither kind is a new draft; it begins as blocks. */
-export const isHtml = ({ blocks, body }: Content) => blocks === "" && body !== "";
 
 /** The editor of a mail's text. Only the writer changes blocks into HTML, or HTML into blocks. */
 export function Body({ content, onChange, problem, compile, ...more }: Props) {

@@ -1,8 +1,9 @@
-import type { CallContext, DataOf } from "../../api.ts";
+import type { DataOf } from "../../api.ts";
 import { useData, useWorkspace } from "../../session.tsx";
 import { readLists } from "../audience/lists.ts";
 import { type Kind, useCalls } from "../send/calls.ts";
 import { blocksText, EMPTY } from "./blocks/text.ts";
+import { isHtml, type Place } from "./content.ts";
 
 type Drafts = ReturnType<typeof useCalls>["calls"]["drafts"];
 export type Draft = DataOf<Drafts["retrieve"]["query"]> & {
@@ -18,13 +19,6 @@ export interface Mail {
   type: Kind;
   id: string;
   step_id?: string;
-}
-
-/** A draft, or a step with its sequence's id and the version of all steps. */
-export interface Written {
-  id: string;
-  updated_at: string;
-  is_of_old_brand: boolean;
 }
 
 /** The states in the words of the pages. */
@@ -54,23 +48,6 @@ export function useTargets(kind: Kind): readonly { id: string; name: string }[] 
 export function useSettings(kind: Kind, id: string) {
   const { client } = useWorkspace();
   return useData([`${kind}s`, id, "settings"], () => client.app.content.settings.query({ query: { type: kind, id } }));
-}
-
-/** The fields of every mail that its editor changes, and some of its own kind; "" for none. */
-export const TEXTS = ["subject", "preheader", "body", "blocks"] as const;
-export type Content = Record<(typeof TEXTS)[number], string> & Record<string, string>;
-
-/** Where an editor reads and saves. */
-export interface Place {
-  /** Below the workspace's: where `read` is cached. */
-  queryKey: readonly string[];
-  /** Fields beside `TEXTS`. */
-  fields: readonly string[];
-  /** Else only by a press on Save. */
-  isAutosaved: boolean;
-  read: () => Promise<{ data: Written & { blocks: string; body: string | null } }>;
-  /** @param content with the changes */
-  write: (changes: Partial<Content>, content: Content, options: { context: CallContext }) => Promise<Partial<Written>>;
 }
 
 /** An editor of blocks or of HTML. */
@@ -104,14 +81,15 @@ export function useContent(kind: Kind, id: string): Place & { read: () => Promis
       now = (await (drafts.update.mutate as Write)({ params, body: patch }, options)).data;
       if ("body" in fields) now = { ...now, blocks: "", preheader: "", is_of_old_brand: false };
     }
-    if (!blocks && preheader === undefined) return now;
+    // HTML has no preheader.
+    if (isHtml(content) || (!blocks && preheader === undefined)) return now;
     const written = { blocks: JSON.parse(content.blocks || EMPTY), preheader: content.preheader || null };
     const began = now.updated_at === undefined ? options.context.began : { id, updated_at: now.updated_at };
     const { data } = await saveBlocks.mutate(
       { body: { ...one, ...written } },
       { context: { ...options.context, began } },
     );
-    return { ...now, ...data, blocks: content.blocks || EMPTY, preheader: content.preheader };
+    return { ...now, ...data, blocks: content.blocks || EMPTY };
   };
   const fields = ["name", "from_email", "from_name"];
   return { queryKey: [`${kind}s`, id], fields, isAutosaved: true, read, write };

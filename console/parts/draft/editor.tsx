@@ -10,27 +10,14 @@ import { Field, RefusedBy } from "../form.tsx";
 import { Problem, timeText } from "../page.tsx";
 import type { Kind } from "../send/calls.ts";
 import { linesOfText } from "./blocks/text.ts";
-import { Body, isHtml } from "./body.tsx";
-import { type Content, type Draft, type Place, TEXTS, useContent, useSettings, type Written } from "./drafts.ts";
+import { Body } from "./body.tsx";
+import { type Content, changesFrom, contentOf, isHtml, type Place, saveEdits, type Written } from "./content.ts";
+import { type Draft, useContent, useSettings } from "./drafts.ts";
 import { TagField } from "./tag-field.tsx";
 
 /** From the last change on; after a failure that may pass, from there on. */
 const AUTOSAVE_MS = 1_500;
 const RETRY_MS = 10_000;
-
-/** "" for none. */
-const contentOf = (draft: object, fields: readonly string[]) =>
-  Object.fromEntries([...TEXTS, ...fields].map((name) => [name, (draft as Content)[name] ?? ""])) as Content;
-
-/** The edits that differ from a content. */
-const changesFrom = (content: Content, edits: Partial<Content>): Partial<Content> =>
-  Object.fromEntries(Object.entries(edits).filter(([name, value]) => value !== content[name]));
-
-/** The fields of a save; blocks by their lines, which a member can compare. */
-const shownFields = ({ blocks, ...fields }: Partial<Content>) => ({
-  ...Object.fromEntries(Object.entries(fields).map(([name, value]) => [name, value || null])),
-  ...(blocks !== undefined && { text: linesOfText(blocks) }),
-});
 
 interface DraftProps {
   kind: Kind;
@@ -91,7 +78,7 @@ interface EditorProps {
 /** Edits the text of a mail. */
 export function Editor({ place, draft, tags, mayWrite, onDirty, children, isSubjectRequired }: EditorProps) {
   const { base } = useWorkspace();
-  const { read, write, fields, isAutosaved } = place;
+  const { read, fields, isAutosaved } = place;
   const { saveFrom, dialog } = useEdit({
     id: draft.id,
     read: async () => {
@@ -126,8 +113,7 @@ export function Editor({ place, draft, tags, mayWrite, onDirty, children, isSubj
     /** @param again what is saved although it was not changed */
     mutationFn: async (again: Partial<Content> | null) => {
       const given = { ...again, ...changes };
-      const seen = { ...began.current, ...shownFields(contentOf(began.current, fields)) };
-      const data = await saveFrom(seen, shownFields(given), (options) => write(given, content, options));
+      const data = await saveEdits(saveFrom, place, began.current, given);
       const queryKey = [base, ...place.queryKey];
       await queries.cancelQueries({ queryKey, exact: true });
       queries.setQueryData(queryKey, (before: Written) => ({ ...before, ...data }));

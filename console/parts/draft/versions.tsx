@@ -6,7 +6,8 @@ import { Dialog } from "../dialog.tsx";
 import { LineDiff } from "../line-diff.tsx";
 import { Part, Problem, When } from "../page.tsx";
 import { blocksText, linesOfText } from "./blocks/text.ts";
-import type { Mail, Written } from "./drafts.ts";
+import type { Written } from "./content.ts";
+import type { Mail } from "./drafts.ts";
 
 interface VersionsProps {
   mail: Mail;
