@@ -291,7 +291,16 @@ describe("The editor of a draft", function () {
         await list.getByText("http").waitFor();
         await eventually(async () => (await list.getByRole("listitem").count()) === count, { what: "the warnings" });
       };
+      const asked: string[] = [];
+      page.on("request", (request) => /content\.links/.test(request.url()) && asked.push(request.url()));
       await check(2);
+      await button(page, "Save as template").click();
+      await button(page, "Save the template").click();
+      await page.getByRole("dialog").waitFor({ state: "detached" });
+      const again = page.waitForRequest(/content\.links/);
+      await button(page, "Check links").click();
+      await again;
+      assert.equal(asked.length, 2, "a change asks the servers of the links no more");
       await list.getByRole("link", { name: "Brand" }).click();
       await page.getByLabel("Postal address").fill("1 High Street\nLondon");
       await page.getByLabel("Accent colour").fill("#ffeb3b");

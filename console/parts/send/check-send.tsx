@@ -149,6 +149,8 @@ function Links({ mail, at }: { mail: Mail; at: number }) {
     queryKey: [base, "links", mail, at],
     queryFn: async ({ signal }) => (await client.app.content.links.query({ query: mail }, { signal })).data,
     retry: false,
+    // The servers of others are asked once, and by the button.
+    staleTime: "static",
   });
   const shown = data?.links.filter(({ outcome }) => outcome !== "fine") ?? [];
   const asked = data?.links.length ?? 0;
