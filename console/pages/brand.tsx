@@ -10,20 +10,20 @@ const FONTS = { sans: "Sans serif", serif: "Serif", mono: "Monospace" };
 const FAMILIES: Values = { sans: "Helvetica, Arial, sans-serif", serif: "Georgia, serif", mono: "Courier, monospace" };
 
 const FIELDS: readonly [name: string, label: string, more?: Partial<FieldProps>][] = [
-  ["language", "Language", { choices: LANGUAGES, hint: "Of the words that the service adds." }],
-  ["logo_url", "Logo", { type: "url", maxLength: 2_000, hint: "An address that begins with https://." }],
-  ["accent_color", "Accent colour", { type: "color", hint: "Of buttons and links." }],
-  ["background_color", "Background colour", { type: "color", hint: "Around the text of a mail." }],
+  ["language", "Language", { choices: LANGUAGES, hint: "The words that the service adds are in this language." }],
+  ["logo_url", "Logo", { type: "url", maxLength: 2_000, hint: "Shown on pages and in confirmation mails." }],
+  ["accent_color", "Accent colour", { type: "color", hint: "Buttons and links have it." }],
+  ["background_color", "Background colour", { type: "color", hint: "It surrounds the text of a mail." }],
   ["font", "Font", { choices: FONTS }],
-  ["sender_name", "Sender's name", { maxLength: 200, hint: "Of new drafts." }],
-  ["sender_email", "Sender's address", { type: "email", maxLength: 320, hint: "Of new newsletters." }],
-  ["mail_footer", "Footer", { rows: 3, maxLength: 1_000, hint: "A text below each mail." }],
+  ["sender_name", "Sender's name", { maxLength: 200, hint: "New drafts begin with it." }],
+  ["sender_email", "Sender's address", { type: "email", maxLength: 320, hint: "New newsletters begin with it." }],
+  ["mail_footer", "Footer", { rows: 3, maxLength: 1_000, hint: "It stands below each mail." }],
   [
     "postal_address",
     "Postal address",
     {
       ...{ rows: 4, maxLength: 1_000 },
-      hint: "Below each mail whose text does not have it, as the law of many countries asks for. The merge tag {{ postal_address }} puts it elsewhere.",
+      hint: "It stands below each mail, which the law of many countries requires. The merge tag {{ postal_address }} puts it elsewhere.",
     },
   ],
 ];
@@ -69,23 +69,25 @@ export function Page() {
             />
           ))}
         </Form>
-        <section className="stack" aria-labelledby="sample">
-          <h2 id="sample">Sample</h2>
-          <Sample values={values} />
+        <div className="stack">
+          <section className="stack" aria-labelledby="sample">
+            <h2 id="sample">Sample</h2>
+            <Sample values={values} />
+          </section>
+          {values["logo_url"] && <img className="logo" src={values["logo_url"]} alt="Logo" />}
           {!disabled && <PickImage label="Choose the logo" onPick={({ url }) => edit("logo_url")(url)} />}
-        </section>
+        </div>
       </div>
     </>
   );
 }
 
 function Sample({ values }: { values: Values }) {
-  const { accent_color: accent = "", background_color: backgroundColor, font = "", logo_url: logo } = values;
+  const { accent_color: accent = "", background_color: backgroundColor, font = "" } = values;
   const words = ["mail_footer", "postal_address"].flatMap((name) => values[name] || []);
   return (
     <div className="sample" style={{ backgroundColor, fontFamily: FAMILIES[font] }}>
       <div>
-        {logo && <img src={logo} alt="Logo" />}
         <p>The text of a mail.</p>
         <span style={{ backgroundColor: accent, color: textOn(accent) }}>A button</span>
         {words.map((text) => (
