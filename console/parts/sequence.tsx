@@ -1,5 +1,5 @@
 import { useState } from "react";
-import type { Client, DataOf } from "../api.ts";
+import type { CallContext, Client, DataOf } from "../api.ts";
 import { useData, useRole, useWorkspace } from "../session.tsx";
 import { Act } from "./act.tsx";
 import { Conditions } from "./audience/builder.tsx";
@@ -90,19 +90,20 @@ export function OpenStep({ sequence, stepId, after, mayEdit, onClose, onNew }: S
   const { sequences } = useWorkspace().client.app;
   const { id, status, steps, merge_tags: tags } = sequence;
   const params = { sequenceId: id };
+  const save = async (content: Content, options: { context: CallContext }, isRestored = false) => {
+    const { preheader, blocks } = content;
+    const document = isHtml(content) ? null : { blocks: JSON.parse(blocks || EMPTY), preheader: preheader || null };
+    const step = { step_id: stepId, step: stepOf(content), document, after: after === FIRST ? null : after };
+    const { data } = await sequences.saveStep.mutate({ params, body: { ...step, is_lasting: isRestored } }, options);
+    return { blocks: document ? blocks || EMPTY : "", is_of_old_brand: false, ...data };
+  };
   const place: Place = {
     ...{ queryKey: ["sequences", id, "steps", stepId], fields: FIELDS, isAutosaved: status === "DRAFT" },
     read: async () => {
       const { step, ...facts } = (await sequences.step.query({ params, query: { step_id: stepId } })).data;
       return { data: { ...textsOf(step ?? NEW), id, ...facts } };
     },
-    write: async (_, content, options) => {
-      const { preheader, blocks } = content;
-      const document = isHtml(content) ? null : { blocks: JSON.parse(blocks || EMPTY), preheader: preheader || null };
-      const body = { step_id: stepId, step: stepOf(content), document, after: after === FIRST ? null : after };
-      const { data } = await sequences.saveStep.mutate({ params, body }, options);
-      return { blocks: document ? blocks || EMPTY : "", is_of_old_brand: false, ...data };
-    },
+    write: (_, content, options) => save(content, options),
   };
   const step = useData(place.queryKey, place.read) as Content & Written;
   const number = steps.findIndex((each) => each.id === stepId) + 1;
@@ -123,7 +124,7 @@ export function OpenStep({ sequence, stepId, after, mayEdit, onClose, onNew }: S
                 const text = { subject: subject ?? "", preheader: preheader ?? "", body: body ?? "" };
                 const then = { ...text, blocks: blocks === null ? "" : blocksText(blocks) };
                 const { is_of_old_brand: _, ...content } = { ...step, ...then };
-                return place.write(then, content, { context: { began: step } });
+                return save(content, { context: { began: step } }, true);
               }}
             />
             {maySend && <TestMail mail={mail} />}

@@ -176,8 +176,11 @@ function mergeOrder(saved: Iterable<string>, steps: readonly Step[]): string[] {
   return order;
 }
 
-/** `refuseRunning` throws unless the caller may change what is mailed without another confirmation: all but a DRAFT. */
-type Saving = { refuseRunning?: () => void; edit?: Edit | null };
+/**
+ * `refuseRunning` throws unless the caller may change what is mailed without another confirmation: all but a DRAFT.
+ * `isLasting` keeps the text that is replaced also from the writer's next saves.
+ */
+type Saving = { refuseRunning?: () => void; edit?: Edit | null; isLasting?: boolean };
 type Counts = Record<"steps" | "added" | "changed" | "removed", number>;
 
 /**
@@ -244,7 +247,7 @@ async function changeSteps<Checked>(
   id: string,
   check: (sequence: Sequence) => Promise<Checked>,
   merge: (used: readonly WrittenStep[], checked: Checked) => readonly (Step & Partial<WrittenStep>)[],
-  { refuseRunning = () => {}, edit = null }: Saving = {},
+  { refuseRunning = () => {}, edit = null, isLasting = false }: Saving = {},
 ): Promise<{ counts: Counts; updatedAt: string }> {
   const sequence = await readSequence(em, id, { tenant });
   if (sequence.status !== "DRAFT") refuseRunning();
@@ -271,7 +274,7 @@ async function changeSteps<Checked>(
       if (!now && before?.isUsed) counts.removed++;
       if (isNew && before) {
         const content = { ...before.content, updatedAt: new Date(before.writtenAt), updatedBy: before.writtenBy };
-        await keepVersion(tx, { ...content, id, stepId }, now, edit);
+        await keepVersion(tx, { ...content, id, stepId }, now, edit, isLasting);
       }
       // No wave mails a DRAFT.
       const versionId = isNew

@@ -324,10 +324,13 @@ describe("A step of blocks", () => {
     const mail = { type: "campaign", id: params.sequenceId, step_id: "a" } as const;
     const { id, wait_minutes, subject } = step("a");
     /** @param text HTML, or a document */
-    const save = (text: string | object, more: object = {}) => {
+    const save = (text: string | object, more: object = {}, is_lasting = false) => {
       const given = { wait_minutes, subject, ...(typeof text === "string" && { body: text }), ...more };
       const blocks = typeof text === "string" ? null : { blocks: text as never, preheader: "Read on" };
-      return ada.app.sequences.saveStep.mutate({ params, body: { step_id: id, step: given, document: blocks } });
+      return ada.app.sequences.saveStep.mutate({
+        params,
+        body: { step_id: id, step: given, document: blocks, is_lasting },
+      });
     };
     const show = async () =>
       (await ada.app.sequences.step.query({ params, query: { step_id: id } })).data.step ?? assert.fail("no step");
@@ -368,6 +371,20 @@ describe("A step of blocks", () => {
     assert.deepEqual((await ada.app.content.version.query({ query })).data.blocks, document(paragraph("3")));
     const ofOther = ada.app.content.version.query({ query: { ...query, step_id: "b" } });
     assert.equal(await refusalCodeOf(ofOther), "not_found");
+  });
+
+  it("keeps the text that a restore replaces beside the last one of its writer's saves", async () => {
+    await untilSpanIsLong();
+    const { mail, save, versions } = await open();
+    const saved = (text: string, isLasting = false) => save(document(paragraph(text)), {}, isLasting);
+    for (const text of ["A1", "A2", "A3"]) await saved(text);
+    await saved("A1", true);
+    for (const text of ["A4", "A5"]) await saved(text);
+    const texts = (await versions()).map(async ({ id }) => {
+      const { data } = await ada.app.content.version.query({ query: { ...mail, version_id: id } });
+      return /A\d/.exec(data.body ?? "")?.[0];
+    });
+    assert.deepEqual(await Promise.all(texts), ["A4", "A3", undefined]);
   });
 
   it("of a running sequence is mailed as saved, also where it is a test, and keeps what waves have mailed", async () => {

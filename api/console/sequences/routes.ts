@@ -199,12 +199,14 @@ export const sequencesRouter = router({
           step: z.record(z.string(), z.unknown()).nullable(),
           document: z.strictObject(written).omit({ subject: true }).nullable().default(null),
           after: stepId.nullable().optional(),
+          /** Keeps the text that it replaces also from the writer's next saves. */
+          is_lasting: z.boolean().default(false),
         }),
       ),
       ownCommit: true,
     },
     async ({ ctx: { em, tenant, access, edit }, input: { params, body } }) => {
-      const saving = { refuseRunning: () => requireRole(access, "ADMIN"), edit };
+      const saving = { refuseRunning: () => requireRole(access, "ADMIN"), edit, isLasting: body.is_lasting };
       return { updated_at: await saveStep(em, tenant, params.sequenceId, body.step_id, body, saving) };
     },
   ),
