@@ -3,7 +3,7 @@ import type { CallContext, Client, DataOf } from "../api.ts";
 import { useData, useRole, useWorkspace } from "../session.tsx";
 import { Act } from "./act.tsx";
 import { Conditions } from "./audience/builder.tsx";
-import { asksForHits, type Condition, grouped, partsOf } from "./audience/conditions.ts";
+import { type Condition, grouped, partsOf } from "./audience/conditions.ts";
 import { blocksText, EMPTY } from "./draft/blocks/text.ts";
 import { type Content, isHtml, type Place, type Written } from "./draft/content.ts";
 import type { Mail } from "./draft/drafts.ts";
@@ -163,7 +163,7 @@ export function OpenStep({ sequence, stepId, after, mayEdit, onClose, onNew }: S
       <div className="draft">
         {mayEdit && (
           <Editor place={place} draft={step} tags={tags} mayWrite isSubjectRequired>
-            {(input) => <Settings input={input} isTracked={sequence.tracking !== "OFF"} />}
+            {(input) => <Settings input={input} />}
           </Editor>
         )}
         {number > 0 && <Preview mail={mail} version={step.updated_at} />}
@@ -174,7 +174,7 @@ export function OpenStep({ sequence, stepId, after, mayEdit, onClose, onNew }: S
 }
 
 /** When a step is mailed, and to whom it is not. */
-function Settings({ input, isTracked }: { input: InputOf; isTracked: boolean }) {
+function Settings({ input }: { input: InputOf }) {
   const [chosen, setUnit] = useState<number>();
   const wait = input("wait_minutes");
   const minutes = Number(wait.value);
@@ -222,18 +222,18 @@ function Settings({ input, isTracked }: { input: InputOf; isTracked: boolean }) 
         ))}
       </fieldset>
       {(["stop_if", "skip_if"] as const).map((name) => (
-        <ConditionInput key={name} label={CONDITIONS[name]} isTracked={isTracked} {...input(name)} />
+        <ConditionInput key={name} label={CONDITIONS[name]} {...input(name)} />
       ))}
     </>
   );
 }
 
-type ConditionProps = ReturnType<InputOf> & { label: string; isTracked: boolean };
+type ConditionProps = ReturnType<InputOf> & { label: string };
 /** Of a text that is no JSON: the service refuses it. */
 const UNREADABLE = "no JSON";
 
 /** Conditions as of a segment. Without any, no person meets them. */
-function ConditionInput({ label, name, value, onChange, isTracked }: ConditionProps) {
+function ConditionInput({ label, name, value, onChange }: ConditionProps) {
   const [none, setNone] = useState<unknown>({ all: [] });
   const [isOpen] = useState(value !== "null");
   const given = JSON.parse(value);
@@ -250,12 +250,6 @@ function ConditionInput({ label, name, value, onChange, isTracked }: ConditionPr
       <Conditions value={given === UNREADABLE ? undefined : (given ?? none)} onChange={change} />
       <Refused name={name} />
       <p className="muted">“Any mail” is any mail of this sequence.</p>
-      {!isTracked && asksForHits(given) && (
-        <p className="notice">
-          Opens and clicks of this sequence are not counted: each person counts as one who did neither. Tracking is a
-          setting of your team.
-        </p>
-      )}
     </details>
   );
 }

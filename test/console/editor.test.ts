@@ -469,7 +469,6 @@ describe("The editor of a draft", function () {
         await page.getByText("Leave the sequence if").click();
         await button(page, "Add a condition").first().click();
         await page.getByLabel("About").selectOption("Mails");
-        await page.getByText("Opens and clicks of this sequence are not counted").waitFor();
         await page.getByRole("list", { name: "What could be better" }).getByText("are not counted").waitFor();
         await eventually(async () => (await steps())[0]?.stop_if !== null, { what: "the condition" });
 

@@ -95,13 +95,6 @@ export function canShow(condition: unknown, fields: readonly FieldDefinition[]):
   return controlOf(type, operator) !== "day" || isDay(inner["value"]);
 }
 
-/** Whether a part asks for opens or clicks of the sequence that the condition belongs to. */
-export const asksForHits = (condition: unknown): boolean => {
-  if (typeof condition !== "object" || condition === null) return false;
-  const { event, resource } = condition as Condition;
-  return ((event === "opened" || event === "clicked") && !resource) || Object.values(condition).some(asksForHits);
-};
-
 /** Whether a value is missing that every count would be refused for. */
 export function isUnfinished(condition: Condition): boolean {
   if (joinOf(condition)) return partsOf(condition).length === 0 || partsOf(condition).some(isUnfinished);

@@ -137,7 +137,7 @@ export async function searchTargets(em: EntityManager, tenant: Tenant, resource:
 const WITHOUT_TRACKING: DraftWarning = {
   kind: "condition_without_tracking",
   message:
-    "A condition asks for opens or clicks of this sequence. They are not counted: each person counts as one who did neither.",
+    "A condition asks for opens or clicks of this sequence. They are not counted: each person counts as one who did neither. Tracking is a setting of your team.",
 };
 
 /** Of each tag that prints nothing for some of the people who would be mailed. */
