@@ -23,7 +23,7 @@ const FIELDS: readonly [name: string, label: string, more?: Partial<FieldProps>]
     "Postal address",
     {
       ...{ rows: 4, maxLength: 1_000 },
-      hint: "It stands below each mail, which the law of many countries requires. The merge tag {{ postal_address }} puts it elsewhere.",
+      hint: "The law of many countries requires it in each mail. It stands at the end, or where the merge tag {{ postal_address }} puts it.",
     },
   ],
 ];

@@ -44,9 +44,9 @@ export function whenText({
   return `${wait === 0 ? "At once" : later}${time ? ` at ${time}` : ""}${days && ` on ${days}`}`;
 }
 
-/** "Leave the sequence if …". */
-export const conditionsText = (step: Pick<Step, keyof typeof CONDITIONS>) =>
-  (["stop_if", "skip_if"] as const).flatMap((name) => (step[name] ? [`${CONDITIONS[name]} …`] : [])).join(" ");
+/** Of the conditions that a step has. */
+export const conditionsText = ({ stop_if, skip_if }: Pick<Step, "stop_if" | "skip_if">) =>
+  [...(stop_if ? ["May end here"] : []), ...(skip_if ? ["May be skipped"] : [])].join(". ");
 
 export const newStepId = () => `step-${crypto.randomUUID().slice(0, 8)}`;
 /** In place of the id of the step before. */

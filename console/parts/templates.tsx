@@ -126,14 +126,14 @@ function Target({ name }: { name: string }) {
   const [replaces, setReplaces] = useState("");
   const versions = team.map((one) => ({ ...one, version: `${one.id} ${one.updated_at}` }));
   const choices = {
-    "": "None: it is a new one",
+    "": "No, save a new template",
     ...Object.fromEntries(versions.map((one) => [one.version, one.name])),
   };
   const replaced = versions.find(({ version }) => version === replaces);
   return (
     <>
       {team.length > 0 && (
-        <Field label="In the place of" name="replaces" choices={choices} value={replaces} onChange={setReplaces} />
+        <Field label="Replace" name="replaces" choices={choices} value={replaces} onChange={setReplaces} />
       )}
       <Field key={replaces} label="Name" name="name" defaultValue={replaced?.name ?? name} {...NAME} />
     </>

@@ -308,7 +308,7 @@ describe("The editor of a draft", function () {
       await button(page, "Save").click();
       await page.getByText("Saved.", { exact: true }).waitFor();
       await page.goBack();
-      await button(page, "Save it again").click();
+      await button(page, "Apply the new brand").click();
       await page.getByText("The brand was changed").waitFor({ state: "detached" });
       assert.match((await read()).body ?? "", /content="en #ffeb3b #ffffff sans"/);
       await check(1);

@@ -180,7 +180,7 @@ describe("The console in a browser", function () {
       await button("Move the start of Issue one").click();
       await dialog.getByLabel("Time", { exact: true }).fill("10:30");
       await dialog.getByLabel("Time zone").selectOption("America/New_York");
-      await button("Move it").click();
+      await button("Move the start").click();
       await page.getByRole("cell", { name: /at 10:30, New York/ }).waitFor();
       assert.deepEqual(await violationsOf(page), []);
     });

@@ -183,7 +183,7 @@ export function Editor({ place, draft, tags, mayWrite, onDirty, children, isSubj
         <p className="notice">
           The brand was changed after this mail was saved.{" "}
           <button type="button" disabled={isPending} onClick={() => mutate({ blocks: content.blocks })}>
-            Save it again
+            Apply the new brand
           </button>
         </p>
       )}
@@ -234,7 +234,7 @@ function Guard({ isDirty, save }: { isDirty: boolean; save: (() => Promise<void>
   if (leaving.status !== "blocked") return null;
   return (
     <Dialog title="Unsaved changes" onClose={leaving.reset}>
-      <p>You have changed this mail, and that is not saved.</p>
+      <p>This mail has unsaved changes.</p>
       <div className="actions">
         <button type="button" className="primary" onClick={leaving.reset}>
           Stay here

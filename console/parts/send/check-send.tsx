@@ -164,13 +164,13 @@ function Links({ mail, at }: { mail: Mail; at: number }) {
       </div>
       <p role="status">
         {isFetching
-          ? "Asking the links of the mail…"
+          ? "Checking links…"
           : data &&
-            `${asked - shown.length} of ${asked} links answer well.${data.left > 0 ? ` ${data.left} more were not asked.` : ""}`}
+            `${asked - shown.length} of ${asked} links work.${data.left > 0 ? ` ${data.left} more were not checked.` : ""}`}
       </p>
       <Problem error={error} />
       {shown.length > 0 && (
-        <ul aria-label="Links to look at">
+        <ul aria-label="Links with problems">
           {shown.map(({ url, outcome, reason }) => (
             <li key={url}>
               <strong className={outcome === "broken" ? "wrong" : undefined}>{OUTCOMES[outcome]}</strong>

@@ -74,7 +74,7 @@ function TimeAct({ kind, id, title, short, timed, isConfirmed = false }: TimeAct
     <Act
       title={title}
       short={short ?? title}
-      submit={isConfirmed ? "Move it" : "Save the time"}
+      submit={isConfirmed ? "Move the start" : "Save the time"}
       inputs={[
         ["date", "Date", { type: "date", required: true }],
         ["time", "Time", { type: "time", required: true }],

@@ -166,7 +166,7 @@ const SENTENCES: Record<ContentWarning["kind"], (count: number) => string> = {
   placeholder: (count) => `${times(count, "text")} in square brackets: write your own in its place.`,
   long_subject: (count) => `The subject has ${count} characters; phones cut it after about ${MAX_SUBJECT_SHOWN}.`,
   no_postal_address: () =>
-    "No postal address stands below the mail, as the law of many countries asks for: enter the team's on the page Brand.",
+    "Your team has no postal address, which the law of many countries requires in each mail. Set it under Brand.",
   large: (count) => `The HTML has ${count} bytes; Gmail hides what follows the first ${MAX_BYTES_SHOWN}.`,
 };
 const inWords = ({ kind, count }: ContentWarning): DraftWarning => ({ kind, message: SENTENCES[kind](count) });
