@@ -142,6 +142,8 @@ export const SuppressionSchema = defineEntity({
     email: text("person"),
     emailSpelling: text("person").nullable(),
     reason: code(),
+    /** Of an UNSUBSCRIBED one: another reason came since, so that only its deletion by the team lifts it. */
+    hasOtherReason: p.boolean().default(false),
     ...timestamps,
   },
 });

@@ -113,7 +113,7 @@ create table "subscriptions" ("list_id" text not null, "subscriber_id" text not 
 create index "subscriptions_subscriber_id_index" on "subscriptions" ("subscriber_id");
 create index "subscriptions_list_id_status_updated_at_subscriber_id_index" on "subscriptions" ("list_id", "status", "updated_at", "subscriber_id");
 create index "subscriptions_list_id_status_created_at_subscriber_id_index" on "subscriptions" ("list_id", "status", "created_at", "subscriber_id");
-create table "suppressions" ("id" text not null, "team_id" text not null, "environment" text not null, "email" text not null, "email_spelling" text null, "reason" text not null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));
+create table "suppressions" ("id" text not null, "team_id" text not null, "environment" text not null, "email" text not null, "email_spelling" text null, "reason" text not null, "has_other_reason" boolean not null default false, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));
 create index "suppressions_team_id_environment_reason_updated_at_id_index" on "suppressions" ("team_id", "environment", "reason", "updated_at", "id");
 create index "suppressions_team_id_environment_reason_created_at_id_index" on "suppressions" ("team_id", "environment", "reason", "created_at", "id");
 alter table "suppressions" add constraint "suppressions_team_id_environment_email_unique" unique ("team_id", "environment", "email");
@@ -169,7 +169,7 @@ create trigger "subscribers_touch" before update on "subscribers" for each row e
 create trigger "subscriptions_touch" before update on "subscriptions" for each row when (old.address_version = new.address_version) execute function touch_updated_at();
 create trigger "contacts_touch" before update on "contacts" for each row execute function touch_updated_at();
 create trigger "segments_touch" before update on "segments" for each row execute function touch_edited();
-create trigger "suppressions_touch" before update on "suppressions" for each row execute function touch_updated_at();
+create trigger "suppressions_touch" before update on "suppressions" for each row when (old.has_other_reason = new.has_other_reason) execute function touch_updated_at();
 create trigger "email_accounts_touch" before update on "email_accounts" for each row execute function touch_edited();
 create trigger "newsletters_touch" before update on "newsletters" for each row execute function touch_edited();
 create trigger "campaigns_touch" before update on "campaigns" for each row execute function touch_edited();

@@ -5,6 +5,7 @@ import type { ConfirmationMailRef, SubscriptionRef } from "../mail/links.ts";
 import { claimedUntil, isRecent } from "../mail/system-mail.ts";
 import { LOOK, type Look } from "../teams/look.ts";
 import { ADDRESS_WINDOW_DAYS, applyLimits, type ConfirmationLimits, type CountedMail } from "./confirmation-limits.ts";
+import { isUnsubscribe } from "./suppressions.ts";
 
 /** How long the first claim holds; after that the process that made it is presumed dead. */
 const CLAIM_MINUTES = 10;
@@ -69,7 +70,7 @@ async function readDueConfirmations(em: EntityManager, batch: number): Promise<C
         exists (select 1 from suppressions x
           where x.team_id = s.team_id and x.environment = s.environment and x.email = p.email
             -- It does not withhold the mail of a person who signed up again after it.
-            and not (x.reason = 'UNSUBSCRIBED' and s.signed_up_again_at is not null)) as suppressed
+            and not (${isUnsubscribe("x")} and s.signed_up_again_at is not null)) as suppressed
       from subscriptions s
       join subscribers p on p.id = s.subscriber_id
       join lists l on l.id = s.list_id

@@ -12,6 +12,7 @@ import { holdPlace } from "../teams/record-limit.ts";
 import { emit } from "../webhooks/emit.ts";
 import { initialStatus, pending } from "./initial-status.ts";
 import { restoreOptOuts, subscriptionRows } from "./opt-outs.ts";
+import { isUnsubscribe } from "./suppressions.ts";
 
 export interface ListFields {
   name: string;
@@ -171,7 +172,7 @@ export async function askOptedOut(em: EntityManager, tenant: Tenant, listId: str
     where ${ofTenant(tenant, "s")} and s.list_id = ${listId} and s.subscriber_id = any(${ids})
       and (s.status = 'UNSUBSCRIBED' or exists (
         select from subscribers p join suppressions x on ${ofTenant(tenant, "x")} and x.email = p.email
-        where p.id = s.subscriber_id and ${ofTenant(tenant, "p")} and x.reason = 'UNSUBSCRIBED'))
+        where p.id = s.subscriber_id and ${ofTenant(tenant, "p")} and ${isUnsubscribe("x")}))
     returning s.subscriber_id as id`.execute(kysely(em));
   return rows.map(({ id }) => id);
 }

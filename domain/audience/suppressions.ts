@@ -12,6 +12,15 @@ import { suppressionRecord } from "../webhooks/records.ts";
 import { HARD_BOUNCE, refreshEmailStatus } from "./email-status.ts";
 import { endSignUps } from "./opt-outs.ts";
 
+/** SQL: only that a person unsubscribed keeps mail from the address of this suppression, so that the person may lift it. */
+export const isUnsubscribe = (suppression: string) =>
+  sql`(${sql.ref(`${suppression}.reason`)} = 'UNSUBSCRIBED' and not ${sql.ref(`${suppression}.has_other_reason`)})`;
+
+/** SQL: the end of an insert of suppressions. One of an unsubscribe keeps its reason, and a client sees no change of it. */
+export const orNoteReason = sql`on conflict (team_id, environment, email) do update set has_other_reason = true
+  where ${isUnsubscribe("suppressions")} and excluded.reason <> 'UNSUBSCRIBED'
+  returning *, xmax = 0 as is_new`;
+
 export interface SuppressionOutcome {
   /** Each given address is in one of the two arrays, in the given order. */
   added: string[];
@@ -21,7 +30,8 @@ export interface SuppressionOutcome {
 }
 
 /**
- * Puts addresses on the team's do-not-mail list; one that is on it keeps its reason. UNSUBSCRIBED ends sign-ups that wait for
+ * Puts addresses on the team's do-not-mail list; one that is on it keeps its reason, but a person no longer takes back an
+ * unsubscribe when there is another reason. UNSUBSCRIBED ends sign-ups that wait for
  * a confirmation, and a hard bounce makes contacts INVALID. MANUAL makes no event: the client adds the address.
  * @param emails valid addresses; one that is repeated, in any spelling, counts once, in its first spelling
  * @param options `vault`: needed where a client names the addresses, so that no erased one is stored
@@ -61,10 +71,9 @@ export async function suppress(
       select id, ${tenant.teamId}, ${tenant.environment}, email, spelling, ${reason} from given where not erased
       -- Every caller inserts in the order of the addresses, so that two overlapping batches do not deadlock.
       order by email collate "C"
-      on conflict (team_id, environment, email) do nothing
-      returning id, email
+      ${orNoteReason}
     )
-    select id, email, false as erased from inserted
+    select id, email, false as erased from inserted where is_new
     union all select null, email, true from given where erased`.execute(kysely(em));
   const inserted = rows.flatMap(({ id, email }) => (id === null ? [] : [{ id, email }]));
   const erased = new Set(rows.flatMap((row) => (row.erased ? [row.email] : [])));
@@ -97,14 +106,14 @@ export async function liftSuppression(em: EntityManager, tenant: Tenant, suppres
   if (suppression.reason === HARD_BOUNCE) await refreshEmailStatus(em, tenant, [suppression.email]);
 }
 
-/** Lifts suppressions `s` of an unsubscribe that meet a condition, and no others. @returns whether there was one */
+/** Lifts suppressions `s` of nothing but an unsubscribe that meet a condition. @returns whether there was one */
 export async function liftUnsubscribed(
   em: EntityManager,
   tenant: Tenant,
   condition: RawBuilder<unknown>,
 ): Promise<boolean> {
   const { rows } = await sql<{ id: string }>`
-    select s.id from suppressions s where ${ofTenant(tenant, "s")} and s.reason = 'UNSUBSCRIBED' and ${condition}
+    select s.id from suppressions s where ${ofTenant(tenant, "s")} and ${isUnsubscribe("s")} and ${condition}
     for update`.execute(kysely(em));
   for (const { id } of rows) await liftSuppression(forTenant(em, tenant), tenant, id);
   return rows.length > 0;

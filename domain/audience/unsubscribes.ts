@@ -92,7 +92,7 @@ export const UNDO_MINUTES = 60;
 
 /**
  * When the link of a mail made opt-outs that it may take back, as Postgres writes instants: the rows that an opt-out wrote have
- * its time, to the millisecond. None once the mail was reported: a complaint leaves the suppression of an opt-out as it is.
+ * its time, to the millisecond. None once the mail was reported.
  */
 export async function readUndoable(em: EntityManager, mail: MailedRow): Promise<string[]> {
   const { rows } = await sql<{ at: string }>`

@@ -559,17 +559,14 @@ describe("A person who signs up again after an opt-out", () => {
   it("gets no mail where the address is suppressed for another reason, and keeps that suppression", async () => {
     const list = await makeList();
     const { id, email } = await gone([list]);
-    await kysely(team.em)
-      .updateTable("suppressions")
-      .set({ reason: "bounce:hard" })
-      .where("email", "=", email)
-      .execute();
+    await transaction(team.em, (tx) => suppress(tx, tenantOf(team), [email], "bounce:hard"));
     await signUp(list, id);
     const withheld = await eventually(
       async () => (await client.get(`/lists/${list}/subscribers`)).body.data[0].confirmation_withheld,
       { what: "a decision" },
     );
     assert.equal(withheld, "suppressed");
+    assert.equal(await suppressionOf(email), "UNSUBSCRIBED", "it keeps its first reason");
   });
 
   it("stays suppressed while a contact has the address, and the page says so", async () => {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { sql } from "kysely";
 import type { UnsubscribeSource } from "../../db/entities/audience.ts";
-import { forTenant, kysely } from "../../db/orm.ts";
+import { type EntityManager, forTenant, kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { confirmSubscription } from "../../domain/audience/confirmations.ts";
 import { suppress } from "../../domain/audience/suppressions.ts";
@@ -10,6 +10,7 @@ import { type UnsubscribeScope, unsubscribe } from "../../domain/audience/unsubs
 import { confirmUrl, readConfirmationToken } from "../../domain/mail/links.ts";
 import { api } from "../support/api.ts";
 import { makeTeam, type TestTeam, tenantOf, uniqueEmail } from "../support/factories.ts";
+import { untilBlocked } from "../support/sending.ts";
 import { emitted, listen } from "../webhooks/outbox.ts";
 import { type MailedLetter, mailLetter } from "./ledger.ts";
 
@@ -50,6 +51,7 @@ describe("An opt-out that was a mistake", () => {
   const pass = (minutes: number) =>
     em().execute(`update unsubscribes set unsubscribed_at = unsubscribed_at - interval '${minutes} minutes'
       where email = '${mail.email}'`);
+  const complain = (tx: EntityManager) => suppress(tx, tenantOf(team), [mail.email], "bounce:complaint");
   const makeDouble = () => em().execute("update lists set optin = 'DOUBLE' where id = ?", [mail.listIds[0]]);
 
   for (const [scope, events] of [
@@ -100,6 +102,51 @@ describe("An opt-out that was a mistake", () => {
         ],
       );
     }
+  });
+
+  it("leaves the suppression once there is another reason, and a client sees no change of it", async () => {
+    const path = () => `/suppressions/${mail.email}`;
+    for (const reason of ["MANUAL", "bounce:hard", "bounce:soft", "bounce:complaint"] as const) {
+      mail = await mailLetter(team);
+      await leave();
+      const since = emitted(team);
+      await since();
+      const before = await api(team.keys.live).get(path());
+      if (reason === "MANUAL") {
+        const { data } = (await api(team.keys.live).post("/suppressions", { emails: [mail.email] })).body;
+        assert.deepEqual(data.already_suppressed, [mail.email]);
+      } else await suppress(em(), tenantOf(team), [mail.email], reason);
+      assert.deepEqual([(await undo())[0], (await state()).at(-1)], [false, "UNSUBSCRIBED"], reason);
+      assert.deepEqual((await api(team.keys.live).get(path())).body.data, before.body.data);
+      const types = (await since()).map(({ type }) => type);
+      assert.ok(!types.some((type) => type.startsWith("suppression.")), reason);
+    }
+  });
+
+  it("leaves the address suppressed, whether a complaint or the undo comes first", async () => {
+    await leave();
+    const during = async (
+      first: (tx: EntityManager) => Promise<unknown>,
+      statement: string,
+      second: () => Promise<unknown>,
+    ) => {
+      const { waiting } = await transaction(em(), async (tx) => {
+        await first(tx);
+        const waiting = second();
+        await untilBlocked(team, statement);
+        // In a box: the transaction must not wait for it.
+        return { waiting };
+      });
+      return waiting;
+    };
+    assert.deepEqual(await during(complain, "%from suppressions s%for update%", undo), [false, []]);
+    assert.equal((await state()).at(-1), "UNSUBSCRIBED");
+
+    mail = await mailLetter(team);
+    await leave();
+    const takeBack = (tx: EntityManager) => undoUnsubscribe(tx, team.vault, mail);
+    await during(takeBack, "%insert into suppressions%", () => transaction(em(), complain));
+    assert.equal((await state()).at(-1), "bounce:complaint");
   });
 
   it("asks by mail on a list with double opt-in, once, and the rest is back at once", async () => {

@@ -3,6 +3,8 @@ import { sql } from "kysely";
 import { settleLate } from "../../activities/slice-ledger.ts";
 import type { RecipientState } from "../../db/entities/send.ts";
 import { kysely } from "../../db/orm.ts";
+import { transaction } from "../../db/transaction.ts";
+import { suppress } from "../../domain/audience/suppressions.ts";
 import { type MailOutcome, UNDECIDED } from "../../domain/mail/outcome.ts";
 import { classifyAnswer, parseReply } from "../../domain/mail/smtp-answer.ts";
 import { recordReports } from "../../domain/reports/record.ts";
@@ -139,6 +141,35 @@ describe("A settlement", () => {
     assert.deepEqual([await settle(FULL), await settle(FULL)], [{ REJECTED: 3 }, {}]);
     const counted = [1, 2, 3].map((seq) => `${seq} refusal:soft`);
     assert.deepEqual(await recordedKinds(sender, sendId), counted);
+  });
+
+  it("that bounces notes so on the suppression of an unsubscribe, and reports the new suppressions alone", async () => {
+    const { sender, settle, em } = await inFlight();
+    await listen(sender, { events: ["suppression.added"] });
+    const suppressions = () =>
+      kysely(em())
+        .selectFrom("suppressions")
+        .select(["email", "reason", "has_other_reason"])
+        .where("team_id", "=", sender.team.id)
+        .orderBy("email")
+        .execute();
+    const email = `person1@${sender.audience}`;
+    await transaction(em(), (tx) => suppress(tx, live(sender), [email], "UNSUBSCRIBED"));
+    assert.deepEqual(await settle({ outcome: "rejected", reason: "mailbox_unknown", suppress: true }), { REJECTED: 3 });
+    assert.deepEqual(
+      (await suppressions()).map(({ reason, has_other_reason }) => [reason, has_other_reason]),
+      [
+        ["bounce:hard", false],
+        ["UNSUBSCRIBED", true],
+        ["bounce:hard", false],
+      ],
+    );
+    const events = (await emittedEvents(sender)).map(({ object }) => [object.email === email, object.reason]);
+    assert.deepEqual(events, [
+      [true, "UNSUBSCRIBED"],
+      [false, "bounce:hard"],
+      [false, "bounce:hard"],
+    ]);
   });
 });
 

@@ -6,6 +6,7 @@ import { type EntityManager, kysely, ofTenant, type Tenant } from "../../../db/o
 import { executePrepared } from "../../../db/statements.ts";
 import { transaction } from "../../../db/transaction.ts";
 import { elapsedMs } from "../../../lib/elapsed.ts";
+import { orNoteReason } from "../../audience/suppressions.ts";
 import { newId } from "../../ids.ts";
 import { type Mailed, type MailOutcome, UNDECIDED } from "../../mail/outcome.ts";
 import { recordSoftRefusals, type SoftBouncePolicy } from "../../reports/record.ts";
@@ -269,8 +270,7 @@ async function runSettlement(
         cross join lateral (select r.email, r.email_spelling from send_recipients r
           where r.send_id = ${sendId} and r.seq = b.seq offset 0) r
         where ${mayRun}
-        on conflict (team_id, environment, email) do nothing
-        returning *
+        ${orNoteReason}
       )`
           : sql``
       }${withEvents ? recordAndCount(dispatch, bounces) : sql` ${countSettled}`}`,
@@ -285,7 +285,7 @@ function recordAndCount(dispatch: SettlingDispatch, bounces: boolean): RawBuilde
         from wanted w join settled s
           on w.type = case s.state when 'SENT' then 'email.sent' when 'REJECTED' then 'email.rejected' end`;
   const suppressions = sql`
-        select w.type, ${suppressionRecord("b")} from wanted w cross join suppressed b where w.type = 'suppression.added'`;
+        select w.type, ${suppressionRecord("b")} from wanted w cross join suppressed b where b.is_new and w.type = 'suppression.added'`;
   return sql`,
       wanted as materialized (${wantedTypes(dispatch, SETTLEMENT_EVENTS)}),
       recorded as (${intoOutbox(dispatch, bounces ? sql`${mails} union all ${suppressions}` : mails)} returning 1)
