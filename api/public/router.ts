@@ -105,8 +105,9 @@ function unsubscribedPage(words: Words, left: MailOrigin): Page {
   return { title: done, paragraphs: [noMore], buttons: undoButtons(words, left) };
 }
 
-function undonePage({ undo, confirmation }: Words, { teamName, isBack, asked }: Undone): Page {
-  if (!isBack) return { title: undo.late, paragraphs: [undo.lateReason(teamName)] };
+function undonePage({ undo, confirm, confirmation }: Words, { teamName, outcome, asked }: Undone): Page {
+  if (outcome === "suppressed") return { title: undo.impossible, paragraphs: [confirm.suppressed(teamName)] };
+  if (outcome === "none") return { title: undo.impossible, paragraphs: [undo.late(teamName)] };
   if (asked.length > 0) return { title: confirmation.subject, paragraphs: [undo.asked(asked.join(", "))] };
   return { title: undo.done, paragraphs: [undo.restored(teamName)] };
 }

@@ -6,7 +6,7 @@ import type { Vault } from "../secrets/crypto.ts";
 import { emit } from "../webhooks/emit.ts";
 import { askOptedOut } from "./lists.ts";
 import { subscriptionRows } from "./opt-outs.ts";
-import { liftUnsubscribed } from "./suppressions.ts";
+import { isUnsubscribe, liftUnsubscribed } from "./suppressions.ts";
 import {
   lockUnsubscribe,
   type MailedRow,
@@ -19,33 +19,35 @@ import {
 } from "./unsubscribes.ts";
 
 export interface Undone extends MailOrigin {
-  /** False where the recipient is still opted out, or suppressed for another reason. */
-  isBack: boolean;
+  /** `suppressed`: nothing was taken back, as the address is suppressed otherwise. `none`: the recipient is still opted out. */
+  outcome: "back" | "suppressed" | "none";
   /** The lists that ask for a confirmation by mail. */
   asked: string[];
 }
 
 /**
  * Takes back the opt-outs that the link of a mail made within the hour, in the caller's transaction: their suppressions, and the
- * opt-outs of lists. A list with double opt-in asks for a confirmation by mail, as after any other opt-out. The record of the
- * unsubscribe stays. @returns undefined when there is no such mail
+ * opt-outs of lists, unless another suppression keeps mail from the recipient. A list with double opt-in asks for a confirmation
+ * by mail, as after any other opt-out. The record of the unsubscribe stays. @returns undefined when there is no such mail
  */
 export async function undoUnsubscribe(em: EntityManager, vault: Vault, ref: MailRef): Promise<Undone | undefined> {
   const mail = await readMail(em, ref);
   if (!mail) return undefined;
-  const origin = originOf(mail, []);
-  if (origin.isErased) return { ...origin, isBack: false, asked: [] };
+  const still: Undone = { ...originOf(mail, []), outcome: "none", asked: [] };
+  if (still.isErased) return still;
   await lockUnsubscribe(em, mail);
   const times = await readUndoable(em, mail);
-  if (times.length === 0) return { ...origin, isBack: false, asked: [] };
-  const asked = await liftOptOuts(em, vault, mail, times);
+  if (times.length === 0) return still;
   const isOfPerson = sql`s.email in (select ${mail.email}::text union select p.email from ${mailedPerson(mail)})`;
-  await liftUnsubscribed(em, mail, sql`s.created_at = any(${times}::timestamptz[]) and ${isOfPerson}`);
-  const others = await sql`select from suppressions s where ${ofTenant(mail, "s")} and ${isOfPerson}`.execute(
-    kysely(em),
-  );
-  const isBack = others.rows.length === 0 && (await readLeft(em, mail)) === undefined;
-  return { ...origin, isBack, asked };
+  const isOfThese = sql`s.created_at = any(${times}::timestamptz[])`;
+  // Locked, so that a report waits for the end.
+  const { rows } = await sql<{ isLifted: boolean }>`
+    select ${isUnsubscribe("s")} and ${isOfThese} as "isLifted" from suppressions s
+    where ${ofTenant(mail, "s")} and ${isOfPerson} order by s.email for update`.execute(kysely(em));
+  if (rows.some(({ isLifted }) => !isLifted)) return { ...still, outcome: "suppressed" };
+  const asked = await liftOptOuts(em, vault, mail, times);
+  await liftUnsubscribed(em, mail, sql`${isOfThese} and ${isOfPerson}`);
+  return (await readLeft(em, mail)) ? still : { ...still, outcome: "back", asked };
 }
 
 /** @param times of the opt-outs @returns the names of the lists that ask for a confirmation */

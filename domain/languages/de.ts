@@ -48,8 +48,8 @@ export const de: Words = {
     restored: (team) => `Sie erhalten E-Mails von ${team} wie bisher.`,
     asked: (lists) =>
       `Für ${lists} brauchen wir Ihre Bestätigung: Wir senden Ihnen eine E-Mail. Bitte öffnen Sie den Link darin.`,
-    late: "Das lässt sich hier nicht mehr rückgängig machen",
-    lateReason: (team) => `Wenn Sie E-Mails von ${team} erhalten möchten, melden Sie sich bitte erneut an.`,
+    impossible: "Das lässt sich hier nicht rückgängig machen",
+    late: (team) => `Wenn Sie E-Mails von ${team} erhalten möchten, melden Sie sich bitte erneut an.`,
   },
   tracking: {
     title: (team) => `Öffnungen und Klicks in E-Mails von ${team}`,

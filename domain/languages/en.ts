@@ -55,8 +55,8 @@ export const en = {
     restored: (team: string) => `You will receive emails from ${team} as before.`,
     asked: (lists: string) =>
       `For ${lists} we need your confirmation: we are sending you an email. Please open the link in it.`,
-    late: "This can no longer be undone here",
-    lateReason: (team: string) => `If you would like to receive emails from ${team}, please sign up again.`,
+    impossible: "This cannot be undone here",
+    late: (team: string) => `If you would like to receive emails from ${team}, please sign up again.`,
   },
   tracking: {
     title: (team: string) => `Opens and clicks in emails from ${team}`,

@@ -47,8 +47,8 @@ export const es: Words = {
     restored: (team) => `Recibirá los correos de ${team} como antes.`,
     asked: (lists) =>
       `Para ${lists} necesitamos su confirmación: le enviamos un correo. Por favor, abra el enlace que contiene.`,
-    late: "Aquí ya no se puede deshacer",
-    lateReason: (team) => `Si desea recibir correos de ${team}, suscríbase de nuevo.`,
+    impossible: "No se puede deshacer desde aquí",
+    late: (team) => `Si desea recibir correos de ${team}, suscríbase de nuevo.`,
   },
   tracking: {
     title: (team) => `Aperturas y clics en los correos de ${team}`,

@@ -51,9 +51,8 @@ export const fr: Words = {
     restored: (team) => `Vous recevrez les e-mails envoyés par ${team} comme auparavant.`,
     asked: (lists) =>
       `Pour ${lists}, il nous faut votre confirmation\u00a0: nous vous envoyons un e-mail. Veuillez ouvrir le lien qu’il contient.`,
-    late: "Il n’est plus possible d’annuler ici",
-    lateReason: (team) =>
-      `Si vous souhaitez recevoir les e-mails envoyés par ${team}, veuillez vous inscrire à nouveau.`,
+    impossible: "L’annulation n’est pas possible ici",
+    late: (team) => `Si vous souhaitez recevoir les e-mails envoyés par ${team}, veuillez vous inscrire à nouveau.`,
   },
   tracking: {
     title: (team) => `Ouvertures et clics dans les e-mails envoyés par ${team}`,

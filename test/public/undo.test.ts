@@ -30,7 +30,7 @@ describe("An opt-out that was a mistake", () => {
     transaction(em(), (tx) => unsubscribe(tx, team.vault, mail, source, scope));
   const undo = async () => {
     const undone = await transaction(em(), (tx) => undoUnsubscribe(tx, team.vault, mail));
-    return [undone?.isBack, undone?.asked];
+    return [undone?.outcome, undone?.asked];
   };
   /** Of the two lists, and the reasons of the suppressions of the addresses. */
   async function state(...emails: string[]) {
@@ -62,7 +62,7 @@ describe("An opt-out that was a mistake", () => {
       await leave(scope);
       const since = emitted(team);
       await since();
-      for (let n = 0; n < 2; n++) assert.deepEqual(await undo(), [true, []]);
+      for (let n = 0; n < 2; n++) assert.deepEqual(await undo(), ["back", []]);
       assert.deepEqual(await state(), ["CONFIRMED", "CONFIRMED"]);
       assert.deepEqual((await since()).map(({ type }) => type).sort(), events);
       const records = async () =>
@@ -77,34 +77,40 @@ describe("An opt-out that was a mistake", () => {
     await leave();
     await em().execute(`insert into mail_reports (send_id, seq, kind, team_id, environment)
       values ('${mail.sendId}', ${mail.seq}, 'complaint', '${team.team.id}', 'LIVE')`);
-    assert.deepEqual([await undo(), await state()], [[false, []], OUT]);
+    assert.deepEqual([await undo(), await state()], [["none", []], OUT]);
     await em().execute("delete from mail_reports where send_id = ?", [mail.sendId]);
     await pass(61);
-    assert.deepEqual([await undo(), await state()], [[false, []], OUT]);
+    assert.deepEqual([await undo(), await state()], [["none", []], OUT]);
 
     mail = await mailLetter(team);
     await leave("all", "mailto");
-    assert.deepEqual([await undo(), await state()], [[false, []], OUT]);
+    assert.deepEqual([await undo(), await state()], [["none", []], OUT]);
   });
 
-  it("leaves what was there before: an opt-out, and a suppression of any reason", async () => {
+  it("leaves an opt-out from before", async () => {
+    const path = `/lists/${mail.listIds[0]}/subscribers/${mail.subscriberId}`;
+    await api(team.keys.live).patch(path, { status: "UNSUBSCRIBED" });
+    await leave();
+    assert.deepEqual(await undo(), ["back", []]);
+    assert.deepEqual(await state(), ["UNSUBSCRIBED", "CONFIRMED"]);
+  });
+
+  it("takes nothing back where there is another suppression of any reason, from before the opt-out", async () => {
     for (const reason of ["MANUAL", "UNSUBSCRIBED", "bounce:hard", "bounce:complaint"] as const) {
       mail = await mailLetter(team);
-      const path = `/lists/${mail.listIds[0]}/subscribers/${mail.subscriberId}`;
-      await api(team.keys.live).patch(path, { status: "UNSUBSCRIBED" });
       await transaction(forTenant(em(), tenantOf(team)), (tx) => suppress(tx, tenantOf(team), [mail.email], reason));
       await leave();
       assert.deepEqual(
         [await undo(), await state()],
         [
-          [false, []],
-          ["UNSUBSCRIBED", "CONFIRMED", reason],
+          ["suppressed", []],
+          ["UNSUBSCRIBED", "UNSUBSCRIBED", reason],
         ],
       );
     }
   });
 
-  it("leaves the suppression once there is another reason, and a client sees no change of it", async () => {
+  it("takes nothing back once there is another reason, and a client sees no change of the suppression", async () => {
     const path = () => `/suppressions/${mail.email}`;
     for (const reason of ["MANUAL", "bounce:hard", "bounce:soft", "bounce:complaint"] as const) {
       mail = await mailLetter(team);
@@ -116,10 +122,9 @@ describe("An opt-out that was a mistake", () => {
         const { data } = (await api(team.keys.live).post("/suppressions", { emails: [mail.email] })).body;
         assert.deepEqual(data.already_suppressed, [mail.email]);
       } else await suppress(em(), tenantOf(team), [mail.email], reason);
-      assert.deepEqual([(await undo())[0], (await state()).at(-1)], [false, "UNSUBSCRIBED"], reason);
+      assert.deepEqual([(await undo())[0], await state()], ["suppressed", OUT], reason);
       assert.deepEqual((await api(team.keys.live).get(path())).body.data, before.body.data);
-      const types = (await since()).map(({ type }) => type);
-      assert.ok(!types.some((type) => type.startsWith("suppression.")), reason);
+      assert.deepEqual(await since(), [], reason);
     }
   });
 
@@ -139,8 +144,8 @@ describe("An opt-out that was a mistake", () => {
       });
       return waiting;
     };
-    assert.deepEqual(await during(complain, "%from suppressions s%for update%", undo), [false, []]);
-    assert.equal((await state()).at(-1), "UNSUBSCRIBED");
+    assert.deepEqual(await during(complain, "%from suppressions s%for update%", undo), ["suppressed", []]);
+    assert.deepEqual(await state(), OUT);
 
     mail = await mailLetter(team);
     await leave();
@@ -152,7 +157,7 @@ describe("An opt-out that was a mistake", () => {
   it("asks by mail on a list with double opt-in, once, and the rest is back at once", async () => {
     await makeDouble();
     await leave();
-    for (let n = 0; n < 2; n++) assert.deepEqual(await undo(), [true, ["One"]]);
+    for (let n = 0; n < 2; n++) assert.deepEqual(await undo(), ["back", ["One"]]);
     assert.deepEqual(await state(), ["UNSUBSCRIBED", "CONFIRMED"]);
     const [subscription] = await kysely(em())
       .selectFrom("subscriptions")
@@ -183,7 +188,7 @@ describe("An opt-out that was a mistake", () => {
     assert.deepEqual(
       [await undo(), await state()],
       [
-        [true, ["Two"]],
+        ["back", ["Two"]],
         ["CONFIRMED", "UNSUBSCRIBED"],
       ],
     );
@@ -196,7 +201,7 @@ describe("An opt-out that was a mistake", () => {
     assert.deepEqual(
       [await undo(), await state()],
       [
-        [true, []],
+        ["back", []],
         ["none", "none"],
       ],
     );
@@ -210,7 +215,7 @@ describe("An opt-out that was a mistake", () => {
     assert.deepEqual(
       [await undo(), await state(email)],
       [
-        [true, []],
+        ["back", []],
         ["CONFIRMED", "CONFIRMED"],
       ],
     );
