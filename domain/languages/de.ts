@@ -47,7 +47,7 @@ export const de: Words = {
     done: "Willkommen zurück",
     restored: (team) => `Sie erhalten E-Mails von ${team} wie bisher.`,
     asked: (lists) =>
-      `Für ${lists} brauchen wir Ihre Bestätigung: Wir senden Ihnen eine E-Mail. Bitte öffnen Sie den Link darin.`,
+      `Für ${lists} brauchen wir Ihre Bestätigung: Wir senden Ihnen innerhalb eines Tages eine E-Mail. Bitte öffnen Sie den Link darin.`,
     impossible: "Das lässt sich hier nicht rückgängig machen",
     late: (team) => `Wenn Sie E-Mails von ${team} erhalten möchten, melden Sie sich bitte erneut an.`,
   },

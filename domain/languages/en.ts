@@ -54,7 +54,7 @@ export const en = {
     done: "Welcome back",
     restored: (team: string) => `You will receive emails from ${team} as before.`,
     asked: (lists: string) =>
-      `For ${lists} we need your confirmation: we are sending you an email. Please open the link in it.`,
+      `For ${lists} we need your confirmation: we will send you an email within a day. Please open the link in it.`,
     impossible: "This cannot be undone here",
     late: (team: string) => `If you would like to receive emails from ${team}, please sign up again.`,
   },

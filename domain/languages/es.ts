@@ -46,7 +46,7 @@ export const es: Words = {
     done: "Le damos de nuevo la bienvenida",
     restored: (team) => `Recibirá los correos de ${team} como antes.`,
     asked: (lists) =>
-      `Para ${lists} necesitamos su confirmación: le enviamos un correo. Por favor, abra el enlace que contiene.`,
+      `Para ${lists} necesitamos su confirmación: le enviaremos un correo en el plazo de un día. Abra el enlace que contiene.`,
     impossible: "No se puede deshacer desde aquí",
     late: (team) => `Si desea recibir correos de ${team}, suscríbase de nuevo.`,
   },

@@ -50,7 +50,7 @@ export const fr: Words = {
     done: "Votre désabonnement est annulé",
     restored: (team) => `Vous recevrez les e-mails envoyés par ${team} comme auparavant.`,
     asked: (lists) =>
-      `Pour ${lists}, il nous faut votre confirmation\u00a0: nous vous envoyons un e-mail. Veuillez ouvrir le lien qu’il contient.`,
+      `Pour ${lists}, il nous faut votre confirmation\u00a0: nous vous enverrons un e-mail dans les 24\u00a0heures. Veuillez ouvrir le lien qu’il contient.`,
     impossible: "L’annulation n’est pas possible ici",
     late: (team) => `Si vous souhaitez recevoir les e-mails envoyés par ${team}, veuillez vous inscrire à nouveau.`,
   },
