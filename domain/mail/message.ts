@@ -1,5 +1,6 @@
 import { randomBytes } from "node:crypto";
 import type { MailFooter } from "../../db/entities/team.ts";
+import { wordsOf } from "../languages/words.ts";
 import { encodeHeaderText, encodeMailbox, toWireAddress, UnsendableError } from "./header.ts";
 import {
   compileTemplate,
@@ -85,7 +86,7 @@ export interface PreparedContent {
 /** Reads the HTML, which takes up to some hundred milliseconds: see `prepareInThread`. @throws {TemplateError} */
 export function prepareContent(content: MessageContent): PreparedContent {
   const { source: html, template } = withFooter(encodeUrlValues(content.html), content);
-  const text = deriveText(html, template);
+  const text = deriveText(html, template, wordsOf(content.footer?.language ?? "en").footer.unsubscribe);
   const { tracking } = content;
   return tracking ? { html, text, links: findBodyLinks(html, splitTemplate(html), tracking.ownUrl) } : { html, text };
 }

@@ -55,11 +55,15 @@ interface Words {
   order: readonly number[];
 }
 
-/** Once per send. @throws {TemplateError} `limits` */
-export function deriveText(source: string, html: Template): TextTemplate {
+/** Once per send. @param unsubscribe what the link is called where the text has none of its own @throws {TemplateError} `limits` */
+export function deriveText(source: string, html: Template, unsubscribe: string): TextTemplate {
   const words = readWords(source);
   // Tokens and tags are in the same order.
-  return withLink(html.plain ? { plain: plainText(words, html.plain.tags) } : { source: steeredText(words) }, html);
+  return withLink(
+    html.plain ? { plain: plainText(words, html.plain.tags) } : { source: steeredText(words) },
+    html,
+    unsubscribe,
+  );
 }
 
 /**
@@ -199,12 +203,12 @@ const literally = (text: string): string => text.replace(/\{(?=[{%]|$)/g, `{${SP
 const LINK = "https://link.invalid/";
 
 /** For a text that lost it, for some recipients or for all. */
-function withLink(text: TextTemplate, { variables }: Template): TextTemplate {
+function withLink(text: TextTemplate, { variables }: Template, unsubscribe: string): TextTemplate {
   const { render } = compileText(text);
   const fields = fieldValuesOf(fieldTagsOf(variables), () => "D");
   const known: MergeValues = { email: "a@b.example", first_name: "A", last_name: "B", list_name: "C", fields };
   if ([known, {}].every((values) => render({ ...values, unsubscribe_url: LINK }).includes(LINK))) return text;
-  const label = "\n\nUnsubscribe: ";
+  const label = `\n\n${unsubscribe}\n`;
   if ("source" in text) return { source: `${text.source}${label}{{ unsubscribe_url }}` };
   const { literals, tags } = text.plain;
   const last = `${literals.at(-1) ?? ""}${label}`;

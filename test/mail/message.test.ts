@@ -164,6 +164,18 @@ describe("A message", () => {
     assert.ok(lf(parsed.text).includes(recipient.unsubscribeUrl));
   });
 
+  it("names that link in the language of the team where the text has lost it", async () => {
+    const html = '<p>Hi</p><p hidden><a href="{{ unsubscribe_url }}">Leave</a></p>';
+    for (const [language, name] of [
+      ["fr", "Se désabonner"],
+      ["de", "Abmelden"],
+    ] as const) {
+      const footer = { language, mailFooter: null, postalAddress: null };
+      const parsed = await PostalMime.parse(fill({ html, footer }).message);
+      assert.equal(lf(parsed.text), `Hi\n\n${name}\n${recipient.unsubscribeUrl}`);
+    }
+  });
+
   it("shows in the text part what a reader sees: no hidden element, and of a mailto link its address alone", async () => {
     const html =
       '<div style="display:none;max-height:0;overflow:hidden">Teaser &#847;&zwnj;&nbsp;&#847;&zwnj;{{ email }}</div>' +
