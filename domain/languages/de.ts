@@ -31,21 +31,21 @@ export const de: Words = {
       "Er gehört zu einer früheren Anmeldung. Wenn Sie diese E-Mails erhalten möchten, melden Sie sich bitte erneut an.",
   },
   optOut: {
-    title: (team) => `Von ${team} abmelden`,
-    reason: (lists, team) => `Sie haben die E-Mail über ${lists} von ${team} erhalten.`,
+    title: (team) => `E-Mails von ${team} abbestellen`,
+    reason: (lists, team) => `Diese E-Mail von ${team} ging an die Empfänger von ${lists}.`,
     choice: "Wählen Sie, was Sie nicht mehr erhalten möchten.",
     all: (team) => `Sie erhalten an diese Adresse keine E-Mails mehr von ${team}.`,
     some: (lists, team) => `Sie erhalten ${lists} von ${team} nicht mehr an diese Adresse.`,
     button: "Abmelden",
     buttonSome: (lists) => `Von ${lists} abmelden`,
-    buttonAll: (team) => `Von allen E-Mails von ${team} abmelden`,
+    buttonAll: (team) => `Alle E-Mails von ${team} abbestellen`,
     done: "Sie sind abgemeldet",
     already: "Sie sind bereits abgemeldet",
   },
   undo: {
     button: "Ich habe mich versehentlich abgemeldet",
     done: "Willkommen zurück",
-    restored: (team) => `Sie erhalten E-Mails von ${team} wie bisher.`,
+    restored: (team) => `Sie erhalten wieder E-Mails von ${team}.`,
     asked: (lists) =>
       `Für ${lists} brauchen wir Ihre Bestätigung: Wir senden Ihnen innerhalb eines Tages eine E-Mail. Bitte öffnen Sie den Link darin.`,
     impossible: "Das lässt sich hier nicht rückgängig machen",
@@ -53,13 +53,14 @@ export const de: Words = {
   },
   tracking: {
     title: (team) => `Öffnungen und Klicks in E-Mails von ${team}`,
-    question: (team) => `Darf ${team} zählen, wann Sie E-Mails öffnen und welchen Links darin Sie folgen?`,
+    question: (team) =>
+      `Darf ${team} erfassen, wann Sie E-Mails von ${team} öffnen und welche Links darin Sie anklicken?`,
     granted: (date) => `Sie haben es am ${date} erlaubt.`,
     denied: (date) =>
-      `Sie haben es am ${date} abgelehnt: Öffnungen und Klicks werden nicht gezählt, auch nicht bei E-Mails, die Sie schon haben.`,
+      `Sie haben es am ${date} abgelehnt. Öffnungen und Klicks werden nicht gezählt, auch nicht in E-Mails, die Sie schon haben.`,
     countedSoFar:
-      "Sie haben noch nicht geantwortet. Öffnungen und Klicks dieser E-Mail werden gezählt, bis Sie es ablehnen.",
-    notCounted: "Sie haben noch nicht geantwortet. Öffnungen und Klicks dieser E-Mail werden nicht gezählt.",
+      "Sie haben noch nicht geantwortet. Öffnungen und Klicks in dieser E-Mail werden gezählt, solange Sie nicht ablehnen.",
+    notCounted: "Sie haben noch nicht geantwortet. Öffnungen und Klicks in dieser E-Mail werden nicht gezählt.",
     asked: (words) => `Die Frage lautete: ${words}`,
     allow: "Erlauben",
     deny: "Ablehnen",
@@ -73,10 +74,10 @@ export const de: Words = {
   broken: {
     title: "Dieser Link funktioniert nicht",
     reason:
-      "Vielleicht ist er unvollständig. Bitte öffnen Sie ihn noch einmal aus der E-Mail, oder kopieren Sie ihn ganz.",
+      "Vielleicht ist er unvollständig. Bitte öffnen Sie ihn noch einmal aus der E-Mail, oder kopieren Sie ihn vollständig.",
   },
   refused: {
-    title: "Bitte versuchen Sie es gleich noch einmal",
-    reason: "Wir können unsere Daten gerade nicht erreichen.",
+    title: "Bitte versuchen Sie es in einem Augenblick noch einmal",
+    reason: "Unsere Daten sind gerade nicht erreichbar.",
   },
 };

@@ -38,7 +38,7 @@ export const en = {
   },
   optOut: {
     title: (team: string) => `Unsubscribe from ${team}`,
-    reason: (lists: string, team: string) => `The email was sent to subscribers of ${lists} by ${team}.`,
+    reason: (lists: string, team: string) => `${team} sent this email to subscribers of ${lists}.`,
     choice: "Choose what you no longer want to receive.",
     all: (team: string) => `You will no longer receive any emails from ${team} at this address.`,
     some: (lists: string, team: string) => `You will no longer receive ${lists} from ${team} at this address.`,
@@ -50,7 +50,7 @@ export const en = {
   },
   /** Takes an opt-out back. */
   undo: {
-    button: "I left by mistake",
+    button: "I unsubscribed by mistake",
     done: "Welcome back",
     restored: (team: string) => `You will receive emails from ${team} as before.`,
     asked: (lists: string) =>
@@ -61,12 +61,12 @@ export const en = {
   tracking: {
     title: (team: string) => `Opens and clicks in emails from ${team}`,
     /** Stored with the answer. */
-    question: (team: string) => `May ${team} count when you open its emails, and which links in them you follow?`,
-    granted: (date: string) => `You allowed it on ${date}.`,
+    question: (team: string) => `May ${team} record when you open its emails and which links in them you click?`,
+    granted: (date: string) => `You said yes on ${date}.`,
     denied: (date: string) =>
-      `You did not allow it, on ${date}: opens and clicks are not counted, not even those of emails that you already have.`,
-    countedSoFar: "You have not answered yet. Opens and clicks of this email are counted until you say no.",
-    notCounted: "You have not answered yet. Opens and clicks of this email are not counted.",
+      `You said no on ${date}. Opens and clicks are not counted, not even in emails that you already have.`,
+    countedSoFar: "You have not answered yet. Opens and clicks in this email are counted until you say no.",
+    notCounted: "You have not answered yet. Opens and clicks in this email are not counted.",
     /** Where the question was another one. */
     asked: (words: string) => `You were asked: ${words}`,
     allow: "Allow",
@@ -80,11 +80,11 @@ export const en = {
   },
   broken: {
     title: "This link does not work",
-    reason: "It may be incomplete. Please open it from the email again, or copy all of it.",
+    reason: "It may be incomplete. Please open it from the email again, or copy the whole link.",
   },
   refused: {
     title: "Please try again in a moment",
-    reason: "We cannot reach our records right now.",
+    reason: "Our records are unavailable right now.",
   },
 };
 

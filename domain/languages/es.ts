@@ -30,8 +30,8 @@ export const es: Words = {
     spentReason: "Corresponde a una suscripción anterior. Si desea recibir estos correos, suscríbase de nuevo.",
   },
   optOut: {
-    title: (team) => `Darse de baja de ${team}`,
-    reason: (lists, team) => `El correo se envió a los suscriptores de ${lists} de ${team}.`,
+    title: (team) => `Darse de baja de los correos de ${team}`,
+    reason: (lists, team) => `${team} envió este correo a los suscriptores de ${lists}.`,
     choice: "Elija lo que ya no desea recibir.",
     all: (team) => `Ya no recibirá ningún correo de ${team} en esta dirección.`,
     some: (lists, team) => `Ya no recibirá ${lists} de ${team} en esta dirección.`,
@@ -43,8 +43,8 @@ export const es: Words = {
   },
   undo: {
     button: "Me he dado de baja por error",
-    done: "Le damos de nuevo la bienvenida",
-    restored: (team) => `Recibirá los correos de ${team} como antes.`,
+    done: "Se ha anulado su baja",
+    restored: (team) => `Volverá a recibir los correos de ${team}.`,
     asked: (lists) =>
       `Para ${lists} necesitamos su confirmación: le enviaremos un correo en el plazo de un día. Abra el enlace que contiene.`,
     impossible: "No se puede deshacer desde aquí",
@@ -52,10 +52,11 @@ export const es: Words = {
   },
   tracking: {
     title: (team) => `Aperturas y clics en los correos de ${team}`,
-    question: (team) => `¿Permite que ${team} cuente cuándo abre sus correos y qué enlaces sigue en ellos?`,
+    question: (team) =>
+      `¿Permite que ${team} registre cuándo abre los correos que le envía y en qué enlaces hace clic?`,
     granted: (date) => `Lo permitió el ${date}.`,
     denied: (date) =>
-      `Lo rechazó el ${date}: no se cuentan las aperturas ni los clics, tampoco los de los correos que ya tiene.`,
+      `Lo rechazó el ${date}. No se cuentan las aperturas ni los clics, tampoco los de los correos que ya tiene.`,
     countedSoFar:
       "Todavía no ha respondido. Las aperturas y los clics de este correo se cuentan mientras no lo rechace.",
     notCounted: "Todavía no ha respondido. Las aperturas y los clics de este correo no se cuentan.",
@@ -71,10 +72,10 @@ export const es: Words = {
   },
   broken: {
     title: "Este enlace no funciona",
-    reason: "Puede que esté incompleto. Vuelva a abrirlo desde el correo, o cópielo entero.",
+    reason: "Puede que esté incompleto. Vuelva a abrirlo desde el correo, o copie el enlace completo.",
   },
   refused: {
-    title: "Vuelva a intentarlo en un momento",
+    title: "Vuelva a intentarlo dentro de un momento",
     reason: "En este momento no podemos acceder a nuestros datos.",
   },
 };

@@ -46,9 +46,9 @@ export const fr: Words = {
     already: "Votre désabonnement est déjà enregistré",
   },
   undo: {
-    button: "C’était une erreur, annuler",
+    button: "Annuler mon désabonnement",
     done: "Votre désabonnement est annulé",
-    restored: (team) => `Vous recevrez les e-mails envoyés par ${team} comme auparavant.`,
+    restored: (team) => `Vous recevrez de nouveau les e-mails envoyés par ${team}.`,
     asked: (lists) =>
       `Pour ${lists}, il nous faut votre confirmation\u00a0: nous vous enverrons un e-mail dans les 24\u00a0heures. Veuillez ouvrir le lien qu’il contient.`,
     impossible: "L’annulation n’est pas possible ici",
@@ -57,13 +57,13 @@ export const fr: Words = {
   tracking: {
     title: (team) => `Ouvertures et clics dans les e-mails envoyés par ${team}`,
     question: (team) =>
-      `Autorisez-vous ${team} à compter vos ouvertures de ses e-mails et les liens que vous y suivez\u00a0?`,
+      `Autorisez-vous ${team} à enregistrer quand vous ouvrez ses e-mails et les liens sur lesquels vous y cliquez\u00a0?`,
     granted: (date) => `Vous l’avez autorisé le ${date}.`,
     denied: (date) =>
-      `Vous l’avez refusé le ${date}\u00a0: les ouvertures et les clics ne sont pas comptés, même pour les e-mails que vous avez déjà.`,
+      `Vous l’avez refusé le ${date}. Les ouvertures et les clics ne sont pas comptés, y compris dans les e-mails déjà reçus.`,
     countedSoFar:
-      "Vous n’avez pas encore répondu. Les ouvertures et les clics de cet e-mail sont comptés tant que vous ne refusez pas.",
-    notCounted: "Vous n’avez pas encore répondu. Les ouvertures et les clics de cet e-mail ne sont pas comptés.",
+      "Vous n’avez pas encore répondu. Les ouvertures et les clics dans cet e-mail sont comptés tant que vous ne refusez pas.",
+    notCounted: "Vous n’avez pas encore répondu. Les ouvertures et les clics dans cet e-mail ne sont pas comptés.",
     asked: (words) => `La question était\u00a0: ${words}`,
     allow: "Autoriser",
     deny: "Refuser",
@@ -77,7 +77,7 @@ export const fr: Words = {
   },
   broken: {
     title: "Ce lien ne fonctionne pas",
-    reason: "Il est peut-être incomplet. Veuillez l’ouvrir à nouveau depuis l’e-mail, ou le copier en entier.",
+    reason: "Il est peut-être incomplet. Veuillez l’ouvrir à nouveau depuis l’e-mail, ou le copier intégralement.",
   },
   refused: {
     title: "Veuillez réessayer dans un instant",

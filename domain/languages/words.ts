@@ -10,4 +10,6 @@ export const wordsOf = (language: Language): Words => WORDS[language];
 
 /** The day of an instant, in UTC. @param at ISO 8601 */
 export const dateOf = ({ locale }: Words, at: string): string =>
-  new Date(at).toLocaleDateString(locale, { dateStyle: "long", timeZone: "UTC" });
+  new Date(at)
+    .toLocaleDateString(locale, { dateStyle: "long", timeZone: "UTC" })
+    .replace(/^1(?= )/, locale === "fr-FR" ? "1er" : "1");

@@ -3,7 +3,7 @@ import { createHash } from "node:crypto";
 import { renderPage } from "../../api/public/page.ts";
 import { LANGUAGES } from "../../db/entities/team.ts";
 import { en } from "../../domain/languages/en.ts";
-import { wordsOf } from "../../domain/languages/words.ts";
+import { dateOf, wordsOf } from "../../domain/languages/words.ts";
 import { confirmUrl, trackingUrl, unsubscribeUrl } from "../../domain/mail/links.ts";
 import type { Look } from "../../domain/teams/look.ts";
 import { api } from "../support/api.ts";
@@ -94,6 +94,11 @@ describe("What the service says to recipients", () => {
       }
     });
   }
+
+  it("writes the first day of a month in French as an ordinal", () => {
+    const days = ["2026-03-01T12:00:00Z", "2026-03-11T12:00:00Z"].map((at) => dateOf(wordsOf("fr"), at));
+    assert.deepEqual(days, ["1er mars 2026", "11 mars 2026"]);
+  });
 
   it("keeps a hostile look inside its page", () => {
     const look: Look = { teamName: "Team", language: "en", logoUrl: null, accentColor: "#0b57d0", font: "serif" };

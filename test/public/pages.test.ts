@@ -160,7 +160,7 @@ describe("Pages for recipients", () => {
 
     it("takes an opt-out back by its button, which a mail program cannot press", async () => {
       const mail = await mailLetter(team);
-      const undo = '<button name="scope" value="undo">I left by mistake</button>';
+      const undo = '<button name="scope" value="undo">I unsubscribed by mistake</button>';
       assert.ok(!(await assertPage(await post(linkTo(mail), `${ONE_CLICK}&scope=undo`), 200)).includes(undo));
       assert.equal((await suppressionOf(mail)).status, 200);
       for (const answer of [await fetch(linkTo(mail)), await post(linkTo(mail))]) {

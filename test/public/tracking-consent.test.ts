@@ -166,7 +166,7 @@ describe("Consent to be tracked", () => {
       const html = await page(await fetch(`${link()}?scope=allow`));
       assert.match(
         html,
-        /May .* count when you open its emails[\s\S]*You have not answered yet\. Opens and clicks of this email are not counted/,
+        /May .* record when you open its emails and which links in them you click[\s\S]*You have not answered yet\. Opens and clicks in this email are not counted/,
       );
       assert.match(html, /value="allow">Allow<[\s\S]*value="deny">Do not allow</);
       await fetch(link(), { method: "HEAD" });
@@ -174,13 +174,13 @@ describe("Consent to be tracked", () => {
     });
 
     it("keeps each answer with the question", async () => {
-      assert.match(await page(await post(link(), ALLOW)), /Your answer is recorded[\s\S]*You allowed it on/);
+      assert.match(await page(await post(link(), ALLOW)), /Your answer is recorded[\s\S]*You said yes on/);
       const granted = await answerOf(team, mail.email);
       assert.deepEqual([granted?.status, granted?.way], ["GRANTED", "PAGE"]);
-      assert.match(granted?.words ?? "", /^May .* follow\?$/);
-      assert.match(await page(await post(link(), DENY)), /You did not allow it/);
+      assert.match(granted?.words ?? "", /^May .* click\?$/);
+      assert.match(await page(await post(link(), DENY)), /You said no on/);
       assert.equal((await answerOf(team, mail.email))?.status, "DENIED");
-      assert.match(await page(await fetch(link())), /You did not allow it/);
+      assert.match(await page(await fetch(link())), /You said no on/);
     });
 
     it("takes no other answer", async () => {
