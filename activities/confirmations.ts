@@ -63,7 +63,7 @@ function compose(due: DueConfirmation, url: string) {
   const { subject, request, open, button, ignore, unnamedTeam, unnamedList } = wordsOf(language).confirmation;
   const fromName = plainName(due.teamName, "");
   const asked = request(plainName(due.listName, unnamedList), fromName || unnamedTeam);
-  const [text, ink] = [`font:16px/24px ${FONT_FAMILIES[font]}`, textOn(accentColor)];
+  const [fontStyle, textColor] = [`font:16px/24px ${FONT_FAMILIES[font]}`, textOn(accentColor)];
   const logo = logoUrl
     ? `<p><img src="${escapeHtml(logoUrl)}" alt="${escapeHtml(fromName)}" height="48" style="height:48px;border:0"></p>\n`
     : "";
@@ -74,10 +74,10 @@ function compose(due: DueConfirmation, url: string) {
     html: `<!doctype html>
 <html lang="${language}"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">
 <meta name="color-scheme" content="light dark"><title>${subject}</title></head>
-<body style="margin:0;padding:24px;${text}">
+<body style="margin:0;padding:24px;${fontStyle}">
 ${logo}<p>${escapeHtml(asked)}</p>
 <table role="presentation" cellpadding="0" cellspacing="0" border="0"><tr><td bgcolor="${escapeHtml(accentColor)}" style="padding:12px 24px;border-radius:6px">
-<a href="${escapeHtml(url)}" style="${text};font-weight:bold;color:${ink};text-decoration:none">${button}</a></td></tr></table>
+<a href="${escapeHtml(url)}" style="${fontStyle};font-weight:bold;color:${textColor};text-decoration:none">${button}</a></td></tr></table>
 <p>${ignore}</p>
 </body></html>
 `,

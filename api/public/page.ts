@@ -4,8 +4,8 @@ import { escapeHtml } from "../../domain/mail/template.ts";
 import { FONT_FAMILIES, type Look } from "../../domain/teams/look.ts";
 import { contrast, textOn } from "../../lib/colors.ts";
 
-/** The page's background in light and dark, and an edge that is seen on both, and on both kinds of ink. */
-const [PAPER, DARK_PAPER, EDGE] = ["#ffffff", "#22252b", "#767676"];
+/** The page's background in light and dark, and an edge that is seen on both, and on black and on white. */
+const [BACKGROUND, DARK_BACKGROUND, EDGE] = ["#ffffff", "#22252b", "#767676"];
 
 /** Of pages whose link names no team. */
 const PLAIN: Pick<Look, "accentColor" | "font"> = { accentColor: "#0b57d0", font: "sans" };
@@ -17,22 +17,22 @@ const styleOf = (accent: string, font: Look["font"]): string => `
   header { margin-top: 10vh; padding-bottom: 1rem; font-weight: 600; }
   header:empty { padding: 0; }
   header img { display: block; max-width: 100%; max-height: 4rem; }
-  main { background: ${PAPER}; border-radius: .5rem; }
+  main { background: ${BACKGROUND}; border-radius: .5rem; }
   h1 { margin-top: 0; font-size: 1.3rem; }
   form { display: flex; flex-direction: column; align-items: flex-start; gap: .75rem; }
   button { font: inherit; padding: .6rem 1.2rem; border: 1px solid ${EDGE}; border-radius: .3rem; color: inherit;
     background: none; max-width: 100%; overflow-wrap: anywhere; text-align: start; cursor: pointer; }
-  .main { font-weight: 600; color: ${textOn(accent)}; background: ${accent}; border-color: ${edgeOn(PAPER, accent)}; }
+  .main { font-weight: 600; color: ${textOn(accent)}; background: ${accent}; border-color: ${edgeOn(BACKGROUND, accent)}; }
   button:focus-visible { outline: 3px solid currentColor; outline-offset: 2px; }
   .main:focus-visible { outline-color: ${EDGE}; }
   @media (prefers-color-scheme: dark) {
     body { color: #e8eaed; background: #16181d; }
-    main { background: ${DARK_PAPER}; }
-    .main { border-color: ${edgeOn(DARK_PAPER, accent)}; }
+    main { background: ${DARK_BACKGROUND}; }
+    .main { border-color: ${edgeOn(DARK_BACKGROUND, accent)}; }
   }
 `;
 
-const edgeOn = (paper: string, accent: string): string => (contrast(accent, paper) >= 3 ? accent : EDGE);
+const edgeOn = (background: string, accent: string): string => (contrast(accent, background) >= 3 ? accent : EDGE);
 
 /** The origin of a logo, as a policy may name it; undefined for a URL that it may not load. */
 function originOf(logoUrl: string | null): string | undefined {

@@ -90,13 +90,16 @@ export function assertAccessible(html: string): void {
   const button = colourOf(style, "\\.main", "background");
   assert.ok(contrast(colourOf(style, "\\.main", "color"), button) >= 4.5, "the text of the main button");
   for (const [what, rules] of Object.entries({ light: style, dark })) {
-    const paper = colourOf(rules, "main", "background");
-    const ink = colourOf(rules, "body", "color");
-    assert.ok(contrast(ink, paper) >= 4.5, `text, and the focus that has its colour, in ${what}`);
-    assert.ok(contrast(ink, colourOf(rules, "body", "background")) >= 4.5, `the team's name in ${what}`);
-    assert.ok(contrast(colourOf(rules, "\\.main", "border-color"), paper) >= 3, `the main button in ${what}`);
-    assert.ok(contrast(colourOf(style, "button", "border"), paper) >= 3, `another button in ${what}`);
-    assert.ok(contrast(colourOf(style, "\\.main:focus-visible", "outline-color"), paper) >= 3, `the focus in ${what}`);
+    const background = colourOf(rules, "main", "background");
+    const text = colourOf(rules, "body", "color");
+    assert.ok(contrast(text, background) >= 4.5, `text, and the focus that has its colour, in ${what}`);
+    assert.ok(contrast(text, colourOf(rules, "body", "background")) >= 4.5, `the team's name in ${what}`);
+    assert.ok(contrast(colourOf(rules, "\\.main", "border-color"), background) >= 3, `the main button in ${what}`);
+    assert.ok(contrast(colourOf(style, "button", "border"), background) >= 3, `another button in ${what}`);
+    assert.ok(
+      contrast(colourOf(style, "\\.main:focus-visible", "outline-color"), background) >= 3,
+      `the focus in ${what}`,
+    );
   }
   assert.ok(!/outline:\s*(?:0|none)/.test(style));
 }
