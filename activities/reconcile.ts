@@ -71,7 +71,7 @@ async function restoreSend(client: Client, em: EntityManager, log: Logger, send:
   const { end } = run;
   if (end === "running") {
     // Complaints paused the send while its workflow waits for something else, or Postgres was restored.
-    if (send.status !== run.sendStatus) await wakeUp(client, sendWorkflowId(send.id));
+    if (send.isDue || send.status !== run.sendStatus) await wakeUp(client, sendWorkflowId(send.id));
     return "running";
   }
   const { reason, sent } = await pauseOf(client, send, run);
@@ -81,13 +81,15 @@ async function restoreSend(client: Client, em: EntityManager, log: Logger, send:
   return paused ? "paused" : "started";
 }
 
-/** Those that Temporal does not list as running with their status, and some others. */
+/** Those that Temporal does not list as running with their status, those whose start has come, and some others. */
 async function findStale(client: Client, page: readonly UnfinishedSend[]): Promise<UnfinishedSend[]> {
   const listed = await listRunning(
     client,
     page.map(({ id }) => sendWorkflowId(id)),
   );
-  return page.filter(({ id, status }) => listed.get(sendWorkflowId(id)) !== status || Math.random() < ASKED_ANYWAY);
+  return page.filter(
+    ({ id, status, isDue }) => isDue || listed.get(sendWorkflowId(id)) !== status || Math.random() < ASKED_ANYWAY,
+  );
 }
 
 /** Wakes the workflows of sequences about which something was written; the rows of each go once it was woken. */

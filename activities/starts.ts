@@ -61,7 +61,11 @@ export const ONE_RUN = {
 } as const;
 
 /** Starts a run that continues from the send's status in Postgres. @param sent by its workflow, where Postgres says less */
-export async function startSend(client: Client, send: Omit<UnfinishedSend, "status">, sent?: number): Promise<void> {
+export async function startSend(
+  client: Client,
+  send: Omit<UnfinishedSend, "status" | "isDue">,
+  sent?: number,
+): Promise<void> {
   const { id: previewId, teamId, environment, type, resourceId } = send;
   const start = sendStart({
     ...{ previewId, teamId, environment, resource: { type, id: resourceId } },

@@ -103,7 +103,8 @@ async function open<T>(
   const sent = send(url, { ...request, ...connection, ...(ca && { ca }), agent: false, signal });
   try {
     sent.end(body);
-    const [answer] = (await once(sent, "response")) as [IncomingMessage];
+    // An answer of 101 ends the connection without a response.
+    const [answer] = (await Promise.race([once(sent, "response"), late])) as [IncomingMessage];
     return await read(answer);
   } finally {
     sent.on("error", () => {}).destroy();

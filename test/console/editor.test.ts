@@ -298,7 +298,7 @@ describe("The editor of a draft", function () {
       await button(page, "Save the template").click();
       await page.getByRole("dialog").waitFor({ state: "detached" });
       const again = page.waitForRequest(/content\.links/);
-      await button(page, "Check links").click();
+      await button(page, "Check links").press("Enter");
       await again;
       assert.equal(asked.length, 2, "a change asks the servers of the links no more");
       await list.getByRole("link", { name: "Brand" }).click();

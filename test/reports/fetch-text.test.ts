@@ -54,6 +54,12 @@ describe("A guarded fetch", () => {
     await assert.rejects(open({ isKnownIssuer: false })("/"), /self-signed|self signed/);
   });
 
+  it("ends in its time where a server changes the protocol, which gives no answer", async () => {
+    listener = ({ socket }) =>
+      void socket.write("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n");
+    await assert.rejects(open({ timeoutMs: 200 })("/"));
+  });
+
   it("follows no redirect", async () => {
     let requests = 0;
     listener = (_, response) => {

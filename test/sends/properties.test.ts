@@ -70,6 +70,7 @@ const subject: fc.Arbitrary<PlanSubject> = fc.record({
   fromAddresses: fc.uniqueArray(fc.string()),
   fromName: fc.option(fc.string()),
   sendDays: fc.uniqueArray(fc.integer({ min: 1, max: 7 })),
+  timeZone: fc.constant("UTC"),
   sendAt: fc.option(fc.string()),
   accountAddresses: fc.uniqueArray(fc.string()),
   targetIds: fc.uniqueArray(fc.string()),

@@ -82,6 +82,13 @@ describe("The reconciler", () => {
     await eventually(async () => !(await isRunning(sendId)), { what: "the loss" });
   }
 
+  it("wakes a send whose start was moved while Temporal did not answer", async () => {
+    const sender = await makeSender({ recipients: 1 });
+    const { data } = await startTomorrow(sender);
+    await sql`update sends set send_at = now() where id = ${data.id}`.execute(kysely(sender.em));
+    await reconcileUntil("the mail", async () => (await ledgerStates(sender))["SENT"] === 1);
+  });
+
   it("restores a send that was terminated in the UI as PAUSED with NeedsOperator", async () => {
     const { sender, sendId } = await underWay();
     const handle = workflowOf(sendId);

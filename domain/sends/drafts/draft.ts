@@ -23,6 +23,8 @@ export interface PlanSubject extends Tenant {
   fromAddresses: readonly string[];
   fromName: string | null;
   sendDays: readonly number[];
+  /** Of the team: its days are those of this zone. */
+  timeZone: string;
   /** ISO 8601: before it no mail leaves. */
   sendAt: string | null;
   /** Addresses of the accounts that mail it. */
@@ -38,7 +40,6 @@ export interface PlanSubject extends Tenant {
 /** A resource as a send sees it: its content, its targets, and the accounts that would mail it. */
 export interface Draft extends PlanSubject {
   status: BroadcastStatus;
-  timeZone: string;
   hasTimePassed: boolean;
   /** A sequence of mails over time, which no send mails. */
   isDrip: boolean;

@@ -20,6 +20,8 @@ const readPage = (em: EntityManager, after: string) =>
   kysely(em)
     .selectFrom("sends")
     .select(["id", "team_id as teamId", "environment", "resource_type as type", "resource_id as resourceId", "status"])
+    // Its start may have been moved while Temporal did not answer, and its workflow still sleep.
+    .select(sql<boolean>`status = 'SCHEDULED' and send_at <= clock_timestamp()`.as("isDue"))
     .where("id", ">", after)
     .where((eb) =>
       eb.or([

@@ -63,6 +63,8 @@ export function planDigest(subject: PlanSubject, members: Omit<CountedMembers, "
     [...subject.accountAddresses].sort(),
     [...subject.targetIds].sort(),
     [...subject.sendDays].sort((a, b) => a - b),
+    // Days are those of the team's zone.
+    subject.sendDays.length > 0 && subject.timeZone,
     subject.sendAt,
     usedFields(subject),
     [footer.language, footer.mailFooter, footer.postalAddress],
