@@ -151,7 +151,7 @@ const presentContent = ({ subject, preheader, blocks, body, updatedAt }: Broadca
 });
 
 const saveBlocks = consoleMutation(
-  { role: "EDITOR", ownCommit: true, input: bodyOf(z.strictObject({ ...one, ...written })) },
+  { role: "EDITOR", isHeavy: true, ownCommit: true, input: bodyOf(z.strictObject({ ...one, ...written })) },
   async ({ ctx, input: { body } }) => {
     const { type, id, ...content } = body;
     const { updatedAt } = await saveDocument(ctx.em, ctx.tenant, { type, id }, content, ctx.edit);

@@ -192,6 +192,7 @@ export const sequencesRouter = router({
   saveStep: consoleMutation(
     {
       role: "EDITOR",
+      isHeavy: true,
       input: ofSequenceWith(
         z.strictObject({
           step_id: stepId,

@@ -50,7 +50,12 @@ export const templatesRouter = router({
 
   /** @param template_id of the service's or of the team's */
   makeDraft: consoleMutation(
-    { role: "EDITOR", ownCommit: true, input: bodyOf(z.strictObject({ type, name, template_id: idParam })) },
+    {
+      role: "EDITOR",
+      isHeavy: true,
+      ownCommit: true,
+      input: bodyOf(z.strictObject({ type, name, template_id: idParam })),
+    },
     async ({ ctx, input: { body } }) => {
       const limit = body.type === "newsletter" ? ctx.env.MAX_NEWSLETTERS : ctx.env.MAX_CAMPAIGNS;
       const draft = { type: body.type, name: body.name, template: body.template_id };
