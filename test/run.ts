@@ -1,4 +1,4 @@
-/** `npm test`: three stacks on free ports, a process beside each that runs test files, and one for files without a stack. */
+/** `npm test`: two stacks on free ports, a process beside each that runs test files, and one for files without a stack. */
 import { type ChildProcess, fork } from "node:child_process";
 import { randomInt } from "node:crypto";
 import { once } from "node:events";
@@ -27,7 +27,7 @@ const REAL_TESTS = "test/real/**/*.test.ts";
 const BROWSER_TESTS = "test/console/walk.test.ts";
 /** Looks at what the stacks of all lanes have recorded. */
 const LAST_TEST = "test/last/statements.test.ts";
-const STACKS = 3;
+const STACKS = 2;
 /** Folders with the files that take longest: they come first, so that no lane is left with one of them at the end. */
 const FIRST_FOLDERS = /^test\/(stack|sends|webhooks|app|workers|console)\//;
 /** Tests and files that are listed at the end. */
