@@ -215,7 +215,7 @@ describe("GET /i/{image}", () => {
     assert.match(error.message, /IMAGES_DIRECTORY or IMAGES_S3_URL/);
   });
 
-  it("is not stored by a process whose folder lacks the newest one, and the operator reads which settings to correct", async () => {
+  it("is not stored by a process whose folder lacks the newest one, and its member is led to the operator", async () => {
     await uploadImage(cookies, team.team.id, uniquePng());
     const folder = mkdtempSync(`${tmpdir()}/images-`);
     const own = openImageStore({ ...(await stack()).env, IMAGES_DIRECTORY: folder, IMAGES_S3_URL: undefined });
@@ -223,8 +223,8 @@ describe("GET /i/{image}", () => {
     apps.push(app);
     const refused = await tryUpload(cookies, team.team.id, uniquePng(), { at: app.origin });
     const { error } = (await refused.json()) as { error: { code: string; message: string } };
-    assert.equal(error.code, "resource_state_invalid");
-    assert.match(error.message, /IMAGES_DIRECTORY to one folder .* IMAGES_S3_URL/);
+    assert.equal(error.code, "service_unavailable");
+    assert.match(error.message, /ask the operator of the service to look at its store/);
     assert.deepEqual(readdirSync(folder), []);
     rmSync(folder, { recursive: true });
   });
