@@ -14,6 +14,7 @@ import {
   type ContentField,
   type ContentProblem,
   describeProblem,
+  TemplateError,
   type TemplateProblem,
 } from "../../mail/template-problem.ts";
 import { changesOf, isDirty, type Patch, type Patched } from "../../patch.ts";
@@ -155,7 +156,20 @@ export function refuseCrowd(teamId: string): void {
   });
 }
 
-export const templateRefusal = (problem: TemplateProblem | ContentProblem, field: ContentField): ApiError =>
+/**
+ * Reads a mail in the thread of contents.
+ * @throws {ApiError} `validation_failed` for a template that cannot be used; `rate_limit_exceeded` while too many others wait
+ */
+export async function readInThread<Result>(teamId: string, read: () => Promise<Result>): Promise<Result> {
+  refuseCrowd(teamId);
+  try {
+    return await read();
+  } catch (error) {
+    throw error instanceof TemplateError ? templateRefusal(error.problem, "html") : error;
+  }
+}
+
+const templateRefusal = (problem: TemplateProblem | ContentProblem, field: ContentField): ApiError =>
   new ApiError("validation_failed", `The template cannot be used: ${describeProblem(problem)}.`, {
     param: field === "html" ? "body" : "subject",
   });

@@ -7,12 +7,12 @@ import { segmentContacts } from "../../audience/segments/segments.ts";
 import { ApiError } from "../../errors.ts";
 import { type ContentWarning, MAX_BYTES_SHOWN, MAX_SUBJECT_SHOWN } from "../../mail/content-warnings.ts";
 import { examineContent, showInThread } from "../../mail/examination.ts";
-import { mergeValuesOf, type ShownMessage, type WrittenContent } from "../../mail/message.ts";
-import { type MergeValues, SAMPLE } from "../../mail/template.ts";
-import { type ContentField, describeProblem, TemplateError } from "../../mail/template-problem.ts";
+import { mergeValuesOf, type ShownMessage } from "../../mail/message.ts";
+import { SAMPLE } from "../../mail/template.ts";
+import { type ContentField, describeProblem } from "../../mail/template-problem.ts";
 import type { MailResource } from "../resource.ts";
 import { type Draft, readDraft } from "./draft.ts";
-import { refuseCrowd, templateRefusal } from "./drafts.ts";
+import { readInThread } from "./drafts.ts";
 import { planMembers } from "./members.ts";
 
 /** A draft as one person would see its mail. */
@@ -70,26 +70,13 @@ async function fillDraft<Task extends "show" | "examine">(
   const to = person ?? samplePerson(draft, sample === "nameless");
   const content = { subject: draft.subject ?? "", html: draft.body ?? "", footer: draft.footer };
   const values = mergeValuesOf({ ...to, fields: to.fields ?? undefined, ...LINKS });
-  const result = await showContent(tenant.teamId, task, content, values);
+  const result = await readInThread(tenant.teamId, () => showInThread(tenant.teamId, task, content, values));
   const readProblems = async (): Promise<DraftProblem[]> =>
     (await examineContent(tenant.teamId, content, draft.fieldNames)).map((problem) => ({
       field: partOf(problem.field),
       message: describeProblem(problem),
     }));
   return { result, draft, to, isSample: !person, readProblems };
-}
-
-/** @throws {ApiError} `validation_failed` for a template that cannot be used; `rate_limit_exceeded` */
-export async function showContent<Task extends "show" | "examine">(
-  teamId: string,
-  task: Task,
-  content: WrittenContent,
-  values: MergeValues,
-) {
-  refuseCrowd(teamId);
-  return showInThread(teamId, task, content, values).catch((error: unknown) => {
-    throw error instanceof TemplateError ? templateRefusal(error.problem, "html") : error;
-  });
 }
 
 /**

@@ -6,14 +6,22 @@ import { transaction } from "../../../db/transaction.ts";
 import { notFound, orNotFound } from "../../errors.ts";
 import { newId } from "../../ids.ts";
 import type { BlockDocument } from "../../mail/blocks/schema.ts";
+import { showInThread } from "../../mail/examination.ts";
 import { SAMPLE } from "../../mail/template.ts";
 import { OWN_TEMPLATES } from "../../mail/templates/own.ts";
 import { brandOf } from "../../teams/brand.ts";
 import { holdPlace } from "../../teams/record-limit.ts";
 import type { SendResource } from "../resource.ts";
 import { compileDocument } from "./documents.ts";
-import { BROADCASTS, type Broadcast, checkTemplates, createDraft, readBroadcast, sequenceRefusal } from "./drafts.ts";
-import { showContent } from "./shown-draft.ts";
+import {
+  BROADCASTS,
+  type Broadcast,
+  checkTemplates,
+  createDraft,
+  readBroadcast,
+  readInThread,
+  sequenceRefusal,
+} from "./drafts.ts";
 
 /** Of a team in an environment. */
 export const MAX_TEMPLATES = 500;
@@ -112,9 +120,9 @@ const withPlaceholders = (blocks: BlockDocument): BlockDocument =>
     node?.type === "image" && node.attrs.src === "" ? { type: "html", attrs: { html: NO_IMAGE } } : node,
   );
 
-/** The HTML of a template, with made-up values. @throws {ApiError} as `composeTemplate` and `showContent` */
+/** The HTML of a template, with made-up values. @throws {ApiError} as `composeTemplate` and `readInThread` */
 export async function showTemplate(em: EntityManager, tenant: Tenant, id: string): Promise<string> {
   const { subject, body } = await composeTemplate(em, tenant, id, { isShown: true });
   const content = { subject: subject ?? "", html: body ?? "", footer: await brandOf(em, tenant.teamId) };
-  return (await showContent(tenant.teamId, "show", content, SAMPLE)).html;
+  return (await readInThread(tenant.teamId, () => showInThread(tenant.teamId, "show", content, SAMPLE))).html;
 }
