@@ -51,6 +51,7 @@ const ofOne = z.strictObject({ query: z.strictObject(one) });
 /** A draft, or a step of a sequence. */
 const oneMail = { ...one, step_id: stepId.optional() };
 const ofMail = z.strictObject({ query: z.strictObject(oneMail) });
+const mailOf = ({ type, id, step_id: stepId }: z.output<typeof ofMail>["query"]) => ({ type, id, stepId });
 const newsletterList = z.strictObject({ newsletter_id: idParam, list_id: idParam });
 const sendTime = z.strictObject({
   date: z.iso.date(),
@@ -219,8 +220,7 @@ const preview = consoleQuery(
     input: z.strictObject({ query: z.strictObject({ ...oneMail, person: z.string().max(320).optional() }) }),
   },
   async ({ ctx, input: { query } }) => {
-    const shown = { ...query, stepId: query.step_id };
-    const { html: _, to, isSample, ...mail } = await showDraft(ctx.em, ctx.tenant, shown, query.person);
+    const { html: _, to, isSample, ...mail } = await showDraft(ctx.em, ctx.tenant, mailOf(query), query.person);
     const name = [to.firstName, to.lastName].filter(Boolean).join(" ");
     return { ...mail, to: { name, address: to.email }, is_sample: isSample };
   },
@@ -231,13 +231,12 @@ const startsWith = z.strictObject({ ...oneMail, starts_with: z.string().min(1).m
 /** People whom a draft targets, by the beginning of an address or name: the mail can be shown as theirs. */
 const people = consoleQuery(
   { role: "VIEWER", isHeavy: true, input: z.strictObject({ query: startsWith }) },
-  ({ ctx, input: { query } }) =>
-    searchTargets(ctx.em, ctx.tenant, { ...query, stepId: query.step_id }, query.starts_with),
+  ({ ctx, input: { query } }) => searchTargets(ctx.em, ctx.tenant, mailOf(query), query.starts_with),
 );
 
 /** Before a send: for what it is refused, what could be better, and how many people lack a value. */
 const check = consoleQuery({ role: "VIEWER", isHeavy: true, input: ofMail }, ({ ctx, input: { query } }) =>
-  checkDraft(ctx.em, ctx.tenant, { ...query, stepId: query.step_id }),
+  checkDraft(ctx.em, ctx.tenant, mailOf(query)),
 );
 
 /** Of a team in this process. */
@@ -249,12 +248,7 @@ const links = consoleQuery({ role: "VIEWER", input: ofMail }, ({ ctx, input: { q
   const gone = new AbortController();
   answering.once("close", () => gone.abort());
   const check = () =>
-    checkDraftLinks(
-      em,
-      tenant,
-      { ...query, stepId: query.step_id },
-      { probe, ownUrl: env.PUBLIC_URL, signal: gone.signal },
-    );
+    checkDraftLinks(em, tenant, mailOf(query), { probe, ownUrl: env.PUBLIC_URL, signal: gone.signal });
   return LINK_CHECKS.during(tenant.teamId, answering, check);
 });
 
@@ -313,7 +307,7 @@ const sendTest = consoleMutation(
   },
   async ({ ctx, input: { body } }) => {
     const { access, tenant, vault, temporal } = ctx;
-    const resource = { type: body.type, id: body.id, stepId: body.step_id };
+    const resource = mailOf(body);
     const { id } = await keyOfSessions(ctx.em, vault, tenant, access.caller.memberId);
     const { caller: key } = await readAccess(ctx.em, tenant, id, sendScope(resource));
     const test = { ...tenant, resource, memberIds: [...new Set(body.member_ids)] };
