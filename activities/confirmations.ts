@@ -11,8 +11,7 @@ import { plainName } from "../domain/audience/plain-name.ts";
 import { wordsOf } from "../domain/languages/words.ts";
 import { confirmUrl } from "../domain/mail/links.ts";
 import { escapeHtml } from "../domain/mail/template.ts";
-import { FONT_FAMILIES } from "../domain/teams/look.ts";
-import { textOn } from "../lib/colors.ts";
+import { FONT_FAMILIES, textOn } from "../lib/mail-style.ts";
 import type { ActivityDeps } from "./deps.ts";
 import { type HandOverFailure, sendDue } from "./system-mail.ts";
 

@@ -11,7 +11,7 @@ const FOLDER = `${ROOT}/node_modules/.cache/mailkeel/console`;
 
 function fingerprint(): string {
   const hash = createHash("sha256").update(readFileSync(`${ROOT}/package-lock.json`));
-  for (const name of globSync(["console/**/*.{ts,tsx,css,html}", "lib/colors.ts"], { cwd: ROOT }).sort()) {
+  for (const name of globSync(["console/**/*.{ts,tsx,css,html}", "lib/mail-style.ts"], { cwd: ROOT }).sort()) {
     hash.update(name).update(readFileSync(`${ROOT}/${name}`));
   }
   return hash.digest("hex");

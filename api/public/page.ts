@@ -1,8 +1,8 @@
 import { createHash } from "node:crypto";
 import type { Words } from "../../domain/languages/en.ts";
 import { escapeHtml } from "../../domain/mail/template.ts";
-import { FONT_FAMILIES, type Look } from "../../domain/teams/look.ts";
-import { contrast, textOn } from "../../lib/colors.ts";
+import type { Look } from "../../domain/teams/look.ts";
+import { contrast, FONT_FAMILIES, textOn } from "../../lib/mail-style.ts";
 
 /** The page's background in light and dark, and an edge that is seen on both, and on black and on white. */
 const [BACKGROUND, DARK_BACKGROUND, EDGE] = ["#ffffff", "#22252b", "#767676"];

@@ -1,5 +1,5 @@
 import { useState } from "react";
-import { textOn } from "../../lib/colors.ts";
+import { FONT_FAMILIES, textOn } from "../../lib/mail-style.ts";
 import { Field, type FieldProps, Form, type Values } from "../parts/form.tsx";
 import { PickImage } from "../parts/images.tsx";
 import { PageHead } from "../parts/page.tsx";
@@ -7,7 +7,6 @@ import { useData, useRole, useWorkspace } from "../session.tsx";
 
 const LANGUAGES = { en: "English", de: "German", fr: "French", es: "Spanish" };
 const FONTS = { sans: "Sans serif", serif: "Serif", mono: "Monospace" };
-const FAMILIES: Values = { sans: "Helvetica, Arial, sans-serif", serif: "Georgia, serif", mono: "Courier, monospace" };
 
 const FIELDS: readonly [name: string, label: string, more?: Partial<FieldProps>][] = [
   ["language", "Language", { choices: LANGUAGES, hint: "The words that the service adds are in this language." }],
@@ -86,7 +85,7 @@ function Sample({ values }: { values: Values }) {
   const { accent_color: accent = "", background_color: backgroundColor, font = "" } = values;
   const words = ["mail_footer", "postal_address"].flatMap((name) => values[name] || []);
   return (
-    <div className="sample" style={{ backgroundColor, fontFamily: FAMILIES[font] }}>
+    <div className="sample" style={{ backgroundColor, fontFamily: FONT_FAMILIES[font as keyof typeof FONT_FAMILIES] }}>
       <div>
         <p>The text of a mail.</p>
         <span style={{ backgroundColor: accent, color: textOn(accent) }}>A button</span>

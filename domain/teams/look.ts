@@ -1,5 +1,4 @@
 import { sql } from "kysely";
-import type { Font } from "../../db/entities/team.ts";
 import type { Brand } from "./brand.ts";
 
 /** How pages and confirmation mails for a team's recipients look: a part of its brand. */
@@ -10,10 +9,3 @@ export type LinkTeam = Look & { teamId: string };
 
 /** SQL: of a team `t`. */
 export const LOOK = sql`t.name as "teamName", t.language, t.logo_url as "logoUrl", t.accent_color as "accentColor", t.font`;
-
-/** Fonts that mail programs have. */
-export const FONT_FAMILIES: Readonly<Record<Font, string>> = {
-  sans: "Helvetica,Arial,sans-serif",
-  serif: "Georgia,'Times New Roman',serif",
-  mono: "'Courier New',Courier,monospace",
-};

@@ -5,7 +5,7 @@ import { compileBlocks, isOfBrand, type MailBrand } from "../../domain/mail/bloc
 import { BLOCK_LIMITS, blockDocument } from "../../domain/mail/blocks/schema.ts";
 import { showMessage } from "../../domain/mail/message.ts";
 import { checkContent, compileTemplate, type MergeValues } from "../../domain/mail/template.ts";
-import { contrast, textOn } from "../../lib/colors.ts";
+import { contrast, textOn } from "../../lib/mail-style.ts";
 import { BRAND, button, columns, document, linkTo, list, type Node, paragraph, tag, words } from "../support/blocks.ts";
 
 const compile = (content: Node, preheader = "", brand: Partial<MailBrand> = {}): string =>

@@ -1,8 +1,7 @@
-import { readableOn, textOn } from "../../../lib/colors.ts";
+import { CONTENT_WIDTH, FONT_FAMILIES, NETWORKS, readableOn, textOn } from "../../../lib/mail-style.ts";
 import type { Brand } from "../../teams/brand.ts";
-import { FONT_FAMILIES } from "../../teams/look.ts";
 import { literalHtml, splitTemplate } from "../template.ts";
-import { type Block, type BlockDocument, CONTENT_WIDTH, type Inline, NETWORKS, URL_TAG } from "./schema.ts";
+import { type Block, type BlockDocument, type Inline, URL_TAG } from "./schema.ts";
 
 /*
  * Layout by tables, with widths for Outlook in comments that it alone reads. Each text states its colour and each area its

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { NETWORKS } from "../../../lib/mail-style.ts";
 import { MERGE_TAGS } from "../template.ts";
 
 /** A document of blocks, as ProseMirror writes it in JSON: a writer's text, from which `compileBlocks` makes the HTML of a mail. */
@@ -7,8 +8,6 @@ export const BLOCK_LIMITS = { bytes: 500_000, depth: 12, nodes: 5_000 } as const
 const MAX_TEXT = 100_000;
 const MAX_LABEL = 1_000;
 const MAX_URL = 2_000;
-/** Pixels between the sides of a mail's text: no picture is wider. */
-export const CONTENT_WIDTH = 552;
 
 const name = `(?:${MERGE_TAGS.join("|")}|fields\\.[a-z][a-z0-9_]{0,99})`;
 const TAG_NAME = new RegExp(`^${name}$`);
@@ -77,10 +76,6 @@ const list = z.strictObject({
 const textBlock = z.discriminatedUnion("type", [paragraph, list]);
 const listItem: z.ZodType<ListItemNode> = z.strictObject({ type: z.literal("listItem"), content: z.array(textBlock) });
 
-export const NETWORKS = {
-  ...{ facebook: "Facebook", instagram: "Instagram", linkedin: "LinkedIn", x: "X", youtube: "YouTube" },
-  ...{ mastodon: "Mastodon", bluesky: "Bluesky", tiktok: "TikTok", github: "GitHub", website: "Website" },
-} as const;
 const network = z.enum(Object.keys(NETWORKS) as (keyof typeof NETWORKS)[]);
 
 const block = z.discriminatedUnion("type", [

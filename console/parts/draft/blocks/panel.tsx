@@ -1,8 +1,9 @@
 import type { Editor } from "@tiptap/core";
+import { NETWORKS } from "../../../../lib/mail-style.ts";
 import { Field, type FieldProps, textsOf } from "../../form.tsx";
 import { PickImage } from "../../images.tsx";
 import { type Block, setValues } from "./commands.ts";
-import { imageValues, NETWORKS, type SocialLink } from "./schema.ts";
+import { imageValues, type SocialLink } from "./schema.ts";
 
 type Input = readonly [name: string, label: string, more?: Omit<FieldProps, "name" | "label">];
 

@@ -2,13 +2,9 @@ import { type AnyExtension, Extension, getSchema, Node, nodeInputRule, nodePaste
 import { type DOMOutputSpec, DOMParser as PageParser } from "@tiptap/pm/model";
 import { Plugin } from "@tiptap/pm/state";
 import StarterKit from "@tiptap/starter-kit";
+import { CONTENT_WIDTH, NETWORKS } from "../../../../lib/mail-style.ts";
 import { cleanPaste } from "./paste.ts";
 import { blocksText, tagText } from "./text.ts";
-
-export const NETWORKS = {
-  ...{ facebook: "Facebook", instagram: "Instagram", linkedin: "LinkedIn", x: "X", youtube: "YouTube" },
-  ...{ mastodon: "Mastodon", bluesky: "Bluesky", tiktok: "TikTok", github: "GitHub", website: "Website" },
-} as const;
 
 export interface SocialLink {
   network: string;
@@ -98,13 +94,10 @@ function valuesOf(text = ""): Values | false {
 /** The policy of the page lets it load images of its own origin alone; the preview shows all. */
 const isOwn = (src: string) => src.startsWith(`${window.location.origin}/`);
 
-/** Of a text in a mail, in pixels. */
-const TEXT_WIDTH = 552;
-
 /** The values of a block that shows an image of the team; a small one is not enlarged. */
 export const imageValues = ({ url, width }: { url: string; width: number }) => ({
   src: url,
-  width: width < TEXT_WIDTH ? width : null,
+  width: width < CONTENT_WIDTH ? width : null,
 });
 
 const Image = leaf({

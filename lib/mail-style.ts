@@ -1,6 +1,23 @@
 /*
- * Colours are `#rrggbb`; contrast is that of WCAG 2.2: text of 4.5 can be read.
+ * How mails of blocks look, for the service and for the console, which shows them while they are written. Colours are `#rrggbb`;
+ * contrast is that of WCAG 2.2: text of 4.5 can be read.
  */
+
+/** Pixels between the sides of a mail's text: no picture is wider. */
+export const CONTENT_WIDTH = 552;
+
+/** Fonts that mail programs have. */
+export const FONT_FAMILIES = {
+  sans: "Helvetica,Arial,sans-serif",
+  serif: "Georgia,'Times New Roman',serif",
+  mono: "'Courier New',Courier,monospace",
+} as const;
+
+export const NETWORKS = {
+  ...{ facebook: "Facebook", instagram: "Instagram", linkedin: "LinkedIn", x: "X", youtube: "YouTube" },
+  ...{ mastodon: "Mastodon", bluesky: "Bluesky", tiktok: "TikTok", github: "GitHub", website: "Website" },
+} as const;
+
 const READABLE = 4.5;
 const STEPS = 20;
 
