@@ -40,9 +40,9 @@ export interface Deps {
   /** Asks links of mails. */
   probeUrl: ProbeUrl;
   limits: RequestLimits;
-  /** Opens and clicks on their way to Postgres. */
   /** Of scanners and proxies that open mails and follow links. */
   networks: Networks;
+  /** Opens and clicks on their way to Postgres. */
   hits: HitBuffer;
   /** Undefined where the settings name no store. */
   images: FileStore | undefined;

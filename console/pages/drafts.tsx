@@ -51,6 +51,10 @@ function Page({ kind }: { kind: Kind }) {
   const mayWrite = useRole("EDITOR");
   const status = choiceOf(FILTERS, given);
   const texts = TEXTS[kind];
+  const senderOfBrand = async () => {
+    const { sender_name, sender_email } = (await client.app.team.brand.query({})).data;
+    return { from_name: sender_name, ...(kind === "newsletter" && { from_email: sender_email }) };
+  };
   return (
     <>
       <PageHead title={texts.title}>
@@ -62,10 +66,8 @@ function Page({ kind }: { kind: Kind }) {
             inputs={[["name", "Name", { ...NAME, hint: NAME_HINT }]]}
             act={async ({ name = "", template = "" }, context) => {
               const beginning = BEGINNINGS[template];
-              const { sender_name, sender_email } = (await client.app.team.brand.query({})).data;
-              const sender = { from_name: sender_name, ...(kind === "newsletter" && { from_email: sender_email }) };
               const { data } = beginning
-                ? await drafts.create.mutate({ body: { name, ...beginning, ...sender } }, { context })
+                ? await drafts.create.mutate({ body: { name, ...beginning, ...(await senderOfBrand()) } }, { context })
                 : await client.app.templates.makeDraft.mutate(
                     { body: { type: kind, name, template_id: template } },
                     { context },

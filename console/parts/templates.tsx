@@ -12,7 +12,7 @@ export function useTemplates() {
   return useData(["templates"], () => templates.list.query({}));
 }
 
-/** What a mail of a template looks like. It is a page of its own, which may run nothing. */
+/** The mail of a template. It is a page of its own, which may run nothing. */
 export function Look({ id, name, version = "" }: { id: string; name: string; version?: string | undefined }) {
   const { team, environment } = useWorkspace();
   const parameters = new URLSearchParams({ team, environment: environment.toUpperCase(), version });
@@ -100,7 +100,7 @@ interface SourceProps {
   isDisabled: boolean;
 }
 
-/** Saves what a newsletter or campaign says, as a new template or in the place of one. */
+/** Saves the content of a newsletter or campaign, as a new template or in the place of one. */
 export function SaveAsTemplate({ kind, id, name, isDisabled }: SourceProps) {
   const { templates } = useWorkspace().client.app;
   return (

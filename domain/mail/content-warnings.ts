@@ -1,6 +1,6 @@
 import { Parser } from "htmlparser2";
 import { charactersIn } from "../audience/rules.ts";
-import { withinLimits } from "./html-limits.ts";
+import { UNREAD, withinLimits } from "./html-limits.ts";
 import type { MessageContent, ShownMessage } from "./message.ts";
 import { splitTemplate } from "./template.ts";
 
@@ -25,8 +25,6 @@ const SMALLEST_IMAGE = 10;
 /** As templates mark a text that is to be written. */
 const PLACEHOLDER = /\[\p{L}[^[\]\n]{2,200}\]/gu;
 
-const NOT_READ = new Set(["style", "script", "title"]);
-
 /** @param shown the mail of one person @param hasAddress the mails of the team have its postal address */
 export function contentWarnings(shown: ShownMessage, hasAddress: boolean): ContentWarning[] {
   const counts = new Map<ContentWarning["kind"], number>();
@@ -42,7 +40,7 @@ export function contentWarnings(shown: ShownMessage, hasAddress: boolean): Conte
       if (kind) note(kind);
     },
     ontext(text) {
-      if (open.some((name) => NOT_READ.has(name))) return;
+      if (open.some((name) => UNREAD.has(name))) return;
       notePlaceholders(text);
       if (open.includes("a")) return;
       const found = text.match(/\b(?:https?:\/\/|www\.)\w/gi)?.length ?? 0;

@@ -6,6 +6,9 @@ const MAX_ELEMENTS = 20_000;
 /** Newsletters of nested tables have about fifty. */
 const MAX_DEPTH = 200;
 
+/** Elements with a text that no reader of a mail sees. */
+export const UNREAD: ReadonlySet<string> = new Set(["style", "script", "title"]);
+
 /** A parser's time per element grows with the depth. @returns a handler that throws `TemplateError` `limits` */
 export function withinLimits(handler: Partial<Handler>): Partial<Handler> {
   let elements = 0;

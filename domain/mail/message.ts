@@ -121,7 +121,7 @@ export interface ShownMessage {
   text: string;
 }
 
-/** What a mail says. */
+/** The parts of a mail that its writer and its team write. */
 export type WrittenContent = Pick<MessageContent, "subject" | "html" | "footer">;
 
 /** The parts that `composeMessage` encodes, for one recipient. @throws {TemplateError} */

@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import { Parser } from "htmlparser2";
 import type { MailFooter } from "../../db/entities/team.ts";
 import { wordsOf } from "../languages/words.ts";
-import { withinLimits } from "./html-limits.ts";
+import { UNREAD, withinLimits } from "./html-limits.ts";
 import { compileTemplate, literalHtml, type Template } from "./template.ts";
 import { TemplateError } from "./template-problem.ts";
 import { BODY_END } from "./tracked-body.ts";
@@ -97,15 +97,13 @@ const SHORTEST_FOUND = 12;
 
 const lettersOf = (text: string): string => text.toLowerCase().replace(/[^\p{L}\p{N}]+/gu, "");
 
-const NOT_READ = new Set(["style", "script", "title"]);
-
 function readBody(html: string): { hrefs: string[]; text: string } {
   const hrefs: string[] = [];
   let text = "";
   let isRead = true;
   const handler = withinLimits({
     onopentag(name, { href = "" }) {
-      isRead = !NOT_READ.has(name);
+      isRead = !UNREAD.has(name);
       if (name === "a") hrefs.push(href.trim());
     },
     onclosetag: () => {

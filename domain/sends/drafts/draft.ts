@@ -92,7 +92,7 @@ const ofCampaign = (tenant: Tenant): RawBuilder<unknown> => sql`null as "fromEma
   array_remove(array[d.segment_id], null) as "targetIds"`;
 
 /**
- * A draft, or a step of a sequence whatever its status.
+ * A draft, or a step of a sequence in any status.
  * @param options `lock` takes the row's lock, so that no edit is committed between the check and the arming
  * @throws {ApiError} `not_found`
  */

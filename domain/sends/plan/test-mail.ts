@@ -57,7 +57,7 @@ export async function allowTestMail(em: EntityManager, test: Omit<TestMail, "tes
   if (recipients.length < test.memberIds.length) {
     throw new ApiError("not_found", "One of them is no member of the team.", { param });
   }
-  // A step is tested whatever the status of its sequence.
+  // A step may be tested in every status of its sequence.
   if (test.resource.stepId === undefined) assertDraft(draft);
   // A test goes to no list and no segment.
   await walkGates(contentGates(draft), ({ gate, refusal }) => {
