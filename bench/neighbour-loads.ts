@@ -51,6 +51,7 @@ const MANY_DAYS = Array.from({ length: 45_000 }, (_, i) =>
 const BODIES = ["{{ first_name }} ".repeat(20_000), "<div>".repeat(60_000), `<table>${"<tr><td>x".repeat(40_000)}`];
 /** Nearly as many bytes and nodes as a document may have. */
 const BLOCKS = document(...Array.from({ length: 2_000 }, (_, i) => paragraph(`${i} ${"x".repeat(150)}`)));
+const STEP = { wait_minutes: 1_440, subject: "x", body: "<p>x</p>" };
 const FORM = { "content-type": "application/x-www-form-urlencoded" };
 
 const statusOf = async (asked: Promise<Response>): Promise<string> => {
@@ -184,6 +185,9 @@ export async function makeLoads(
     .listen(hangingPort, "127.0.0.1")
     .unref();
 
+  const links = Array.from({ length: 50 }, (_, i) => `<a href="http://127.0.0.1:${hangingPort}/${i}">x</a>`).join("");
+  const linked = await idOf("/newsletters", { name: "Links", subject: "x", body: links });
+
   const replayed = await makeEndpoint(hostile, { url: `http://127.0.0.1:${hangingPort}/replays`, events: [] });
   await insertFailed(hostile, replayed.id, people);
 
@@ -191,12 +195,13 @@ export async function makeLoads(
     const body = { name: "S", segment_id: everyone, from_email: fromEmail };
     const { id } = (await owner.app.sequences.create.mutate({ body })).data;
     const params = { sequenceId: id };
-    const step = { wait_minutes: 1_440, subject: "x", body: "<p>x</p>" };
-    await owner.app.sequences.saveStep.mutate({ params, body: { step_id: "a", step } });
+    await owner.app.sequences.saveStep.mutate({ params, body: { step_id: "a", step: STEP } });
     await owner.app.sequences.start.mutate({ params, body: { include_members: true } });
     await owner.app.sequences.stop.mutate({ params });
     return id;
   }
+
+  let sequenceId = "";
 
   const loads: Record<string, NeighbourLoad> = {
     "console reads": {
@@ -223,6 +228,33 @@ export async function makeLoads(
       ask: (lane) => {
         const body = { type: "newsletter", id: drafts[lane % drafts.length] ?? "", preheader: null, blocks: BLOCKS };
         return refusalCodeOf(owner.app.content.saveBlocks.mutate({ body } as never));
+      },
+    },
+    "checks of links that do not answer": {
+      lanes: 16,
+      ask: (lane) => refusalCodeOf(viewer(lane).app.content.links.query({ query: { type: "newsletter", id: linked } })),
+    },
+    "drafts of templates": {
+      lanes: 16,
+      ask: (_, n) => {
+        const body = { type: "newsletter", name: `T${n}`, template_id: "articles" } as const;
+        return refusalCodeOf(owner.app.templates.makeDraft.mutate({ body }));
+      },
+    },
+    "saves of steps": {
+      lanes: 16,
+      begin: async () => {
+        const body = { name: "Steps", segment_id: everyone, from_email: fromEmail };
+        sequenceId = (await owner.app.sequences.create.mutate({ body })).data.id;
+        return undefined;
+      },
+      ask: (lane, n) => {
+        const body = {
+          step_id: `s${lane}`,
+          step: { ...STEP, wait_minutes: n },
+          document: { preheader: null, blocks: BLOCKS },
+        };
+        return refusalCodeOf(owner.app.sequences.saveStep.mutate({ params: { sequenceId }, body } as never));
       },
     },
     "checks of the mail of a slow campaign": {
