@@ -44,16 +44,27 @@ async function sourceOf(em: EntityManager, tenant: Tenant, exported: Exported): 
     };
   }
   const names = { first_name: sql`p.first_name`, last_name: sql`p.last_name` };
-  const tracking_consent = sql`
-    select lower(k.status) from tracking_consents k where ${ofTenant(tenant, "k")} and k.email = p.email`;
+  const ofConsent = (value: RawBuilder<unknown>) =>
+    sql`select ${value} from tracking_consents k where ${ofTenant(tenant, "k")} and k.email = p.email`;
+  const consent = {
+    tracking_consent: ofConsent(sql`lower(k.status)`),
+    // Its proof. No import takes a column of such a name for a consent.
+    tracking_answer_at: ofConsent(day("k.at")),
+    tracking_answer_way: ofConsent(sql`lower(k.way)`),
+    tracking_answer_words: ofConsent(sql`k.words`),
+  };
   if (exported === "contacts") {
     const fields = await readFields(em, tenant);
     return {
       columns: {
-        ...{ email: spelled("p"), ...names, tracking_consent },
+        ...{ email: spelled("p"), ...names, ...consent },
         ...Object.fromEntries(fields.map(({ name }) => [name, sql`p.fields ->> ${name}::text`])),
       },
-      asIs: ["tracking_consent", ...fields.filter(({ type }) => type !== "text").map(({ name }) => name)],
+      asIs: [
+        "tracking_consent",
+        "tracking_answer_at",
+        ...fields.filter(({ type }) => type !== "text").map(({ name }) => name),
+      ],
       from: sql`contacts p where ${ofTenant(tenant, "p")}`,
       id: sql`p.id`,
     };
@@ -61,10 +72,10 @@ async function sourceOf(em: EntityManager, tenant: Tenant, exported: Exported): 
   const { id } = await readList(em, exported.listId);
   return {
     columns: {
-      ...{ email: spelled("p"), ...names, tracking_consent },
+      ...{ email: spelled("p"), ...names, ...consent },
       ...{ status: sql`s.status`, unsubscribed_at: day("s.unsubscribed_at") },
     },
-    asIs: ["tracking_consent", "status", "unsubscribed_at"],
+    asIs: ["tracking_consent", "tracking_answer_at", "status", "unsubscribed_at"],
     from: sql`subscriptions s join subscribers p on p.id = s.subscriber_id and ${ofTenant(tenant, "p")}
       where ${ofTenant(tenant, "s")} and s.list_id = ${id}`,
     id: sql`s.subscriber_id`,

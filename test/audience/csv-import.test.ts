@@ -444,7 +444,7 @@ describe("CSV import", () => {
       await load(csv, { isDryRun: true });
       assert.deepEqual(await consents(), []);
       const listId = await makeList("SINGLE");
-      await load(csv, { listId });
+      await load(csv, { listId, trackingWords: "=May we?" });
       assert.deepEqual(
         (await consents()).map(([name, status]) => [name, status]),
         [
@@ -461,6 +461,14 @@ describe("CSV import", () => {
           .map((line) => line.split(","));
         const at = header.indexOf("tracking_consent");
         assert.deepEqual(rows.map((cells) => cells[at]).sort(), ["denied", "granted"]);
+        const proofs = rows.map((cells) => [
+          Date.parse(cells[at + 1] ?? "") > Date.now() - 60_000,
+          ...cells.slice(at + 2, at + 4),
+        ]);
+        assert.deepEqual(proofs, [
+          [true, "import", "'=May we?"],
+          [true, "import", "'=May we?"],
+        ]);
       }
     });
   });

@@ -121,9 +121,10 @@ describe("An import in the console", () => {
 
     const page = (await client.app.imports.export.query({ query: { of: "list", list_id: list.id } })).data;
     const [header, ...lines] = page.csv.split("\r\n");
-    assert.equal(header, "email,first_name,last_name,tracking_consent,status,unsubscribed_at");
-    assert.equal(lines[0], `${name}@example.com,'=Ada,,,CONFIRMED,`);
-    assert.match(lines[1] ?? "", new RegExp(`^${name}2@example.com,B,,,UNSUBSCRIBED,\\d{4}-.*Z$`));
+    const answer = ["at", "way", "words"].map((fact) => `tracking_answer_${fact}`);
+    assert.equal(header, `email,first_name,last_name,tracking_consent,${answer},status,unsubscribed_at`);
+    assert.equal(lines[0], `${name}@example.com,'=Ada,,,,,,CONFIRMED,`);
+    assert.match(lines[1] ?? "", new RegExp(`^${name}2@example.com,B,,,,,,UNSUBSCRIBED,\\d{4}-.*Z$`));
     assert.equal(page.after, null);
     const again = await check(client, await upload(client, page.csv), "subscribers", { list_id: list.id });
     assert.equal(again.report?.unchanged, 2, "an import reads an export back");
@@ -165,7 +166,7 @@ describe("An import in the console", () => {
     assert.equal((await run(client, id)).state, "DONE");
     assert.equal(await count("contacts"), (before ?? 0) + 1);
     const { csv } = (await client.app.imports.export.query({ query: { of: "contacts" } })).data;
-    assert.ok(csv.includes(`${name}@example.com,,${name},\r\n`), csv);
+    assert.ok(csv.includes(`${name}@example.com,,${name},,,,\r\n`), csv);
   });
 
   it("suppresses the addresses of a block list, whose reasons name none", async () => {
