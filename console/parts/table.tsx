@@ -1,5 +1,5 @@
 import { useInfiniteQuery } from "@tanstack/react-query";
-import type { ReactNode } from "react";
+import { type ReactNode, useState } from "react";
 import { SearchFilter, useFilters } from "./filters.tsx";
 import { Loading, Problem } from "./page.tsx";
 
@@ -61,9 +61,13 @@ interface AllProps<Row> extends TableProps<Row> {
   children?: ReactNode;
 }
 
-/** A list that is read as a whole, and filtered here. */
+/** Rows that a list shows before "More" is pressed. */
+const PAGE = 50;
+
+/** A list that is read as a whole, and filtered and shown page by page here. */
 export function All<Row>({ search: [label, textOf], isShown, children, rows, empty, ...table }: AllProps<Row>) {
   const [{ q = "" }] = useFilters();
+  const [most, setMost] = useState(PAGE);
   const text = q.toLowerCase();
   const found = rows.filter((row) => textOf(row).toLowerCase().includes(text) && (isShown?.(row) ?? true));
   const none = rows.length === 0 ? empty : "Nothing is like this. Search for less, or show all.";
@@ -73,7 +77,12 @@ export function All<Row>({ search: [label, textOf], isShown, children, rows, emp
         <SearchFilter name="q" label={label} />
         {children}
       </div>
-      <Table rows={found} empty={none} {...table} />
+      <Table rows={found.slice(0, most)} empty={none} {...table} />
+      {found.length > most && (
+        <button type="button" onClick={() => setMost(most + PAGE)}>
+          More
+        </button>
+      )}
     </>
   );
 }

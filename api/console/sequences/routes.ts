@@ -35,7 +35,7 @@ import { idParam, idParamOf, router } from "../../rest/route.ts";
 import { written } from "../content/routes.ts";
 import { consoleMutation, consoleQuery } from "../procedure.ts";
 
-const PAGE = 100;
+const PAGE = 50;
 
 const params = z.strictObject({ sequenceId: idParamOf("campaign", "The id of the sequence.") });
 const ofSequence = z.strictObject({ params });
