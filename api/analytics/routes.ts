@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { DEFAULT_DAYS, MAX_DAYS, readOverview } from "../../domain/analytics/overview.ts";
+import { DEFAULT_DAYS, MAX_DAYS, readOverview, refuseUnknownResource } from "../../domain/analytics/overview.ts";
 import { QUIET_SECONDS } from "../../domain/tracking/label.ts";
 import { ok, paragraphs, route, router } from "../rest/route.ts";
 import { presentOverview } from "./present.ts";
@@ -20,7 +20,9 @@ const overview = route("GET /analytics/overview", {
   .output(analyticsOverview)
   .query(async ({ ctx, input }) => {
     const { resource_id: resourceId, ...range } = input.query;
-    return ok(presentOverview(await readOverview(ctx.em, ctx.tenant, { ...range, resourceId })));
+    if (resourceId !== undefined) await refuseUnknownResource(ctx.em, ctx.tenant, resourceId);
+    const resourceIds = resourceId === undefined ? undefined : [resourceId];
+    return ok(presentOverview(await readOverview(ctx.em, ctx.tenant, { ...range, resourceIds })));
   });
 
 export const analyticsRouter = router({ overview });

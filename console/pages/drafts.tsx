@@ -6,6 +6,7 @@ import { ChoiceFilter, choiceOf, SearchFilter, useFilters } from "../parts/filte
 import { PageHead, When } from "../parts/page.tsx";
 import { type Kind, useCalls } from "../parts/send/calls.ts";
 import { MoveStart, useStartText } from "../parts/send/time.tsx";
+import { partOf, shortPercent } from "../parts/send/words.ts";
 import { List } from "../parts/table.tsx";
 import { BEGINNINGS, ChooseTemplate, NAME } from "../parts/templates.tsx";
 import { useRole, useWorkspace } from "../session.tsx";
@@ -31,6 +32,12 @@ export const Newsletters = () => <Page kind="newsletter" />;
 export const Campaigns = () => <Page kind="campaign" />;
 
 type Listed = DataOf<Client["app"]["content"]["page"]["query"]>["drafts"][number];
+
+/** Of one that did not reach all, or not yet: how many have got it. */
+const recipientsText = ({ status, sent, recipients }: Listed) =>
+  recipients === null || status === "SENT" || status === "SCHEDULED"
+    ? (recipients ?? (sent || null))?.toLocaleString()
+    : partOf(sent, recipients);
 
 /** When its send starts, or has started; that of one that waits is moved here. */
 function Start({ kind, draft }: { kind: Kind; draft: Listed }) {
@@ -96,6 +103,9 @@ function Page({ kind }: { kind: Kind }) {
           { name: "State", cell: (draft) => STATES[draft.status] },
           { name: "Subject", cell: ({ subject }) => subject ?? NONE },
           { name: "Targets", cell: ({ targets }) => targets.join(", ") || NONE },
+          { name: "Recipients", cell: recipientsText, isNumber: true },
+          { name: "Opened", cell: ({ sent, opened }) => sent > 0 && shortPercent(opened), isNumber: true },
+          { name: "Clicked", cell: ({ sent, clicked }) => sent > 0 && shortPercent(clicked), isNumber: true },
           { name: "Start", cell: (draft) => <Start kind={kind} draft={draft} /> },
           { name: "Updated", cell: ({ updated_at }) => <When at={updated_at} /> },
         ]}

@@ -1,8 +1,9 @@
 import { Link } from "@tanstack/react-router";
 import { Chart } from "../parts/chart.tsx";
-import { PageHead, Part } from "../parts/page.tsx";
+import { PageHead, Part, When } from "../parts/page.tsx";
 import { useProgress } from "../parts/send/calls.ts";
 import { LiveSend } from "../parts/send/live-send.tsx";
+import { Rates, useEarlier } from "../parts/send/report.tsx";
 import { pauseText, reasonText } from "../parts/send/words.ts";
 import { useData, useWorkspace } from "../session.tsx";
 
@@ -11,7 +12,7 @@ export function Page() {
   return (
     <>
       <PageHead title="Overview" />
-      {[Attention, GoingOut, LastDays].map((Section) => (
+      {[Attention, GoingOut, LastSends, LastDays].map((Section) => (
         <Part key={Section.name}>
           <Section />
         </Part>
@@ -95,6 +96,21 @@ function GoingOut() {
           <LiveSend send={send} />
         </article>
       ))}
+    </section>
+  );
+}
+
+function LastSends() {
+  const { base } = useWorkspace();
+  const { last, sends, rates } = useEarlier();
+  if (!last) return null;
+  return (
+    <section className="stack" aria-label="Last send">
+      <h2>Last send</h2>
+      <p>
+        <Link to={`${base}/${last.type}s/${last.id}`}>{last.name}</Link>, <When at={last.completed_at} />
+      </p>
+      <Rates totals={last.counts} rates={last.rates} beside={sends > 1 && [`Last ${sends}`, rates]} />
     </section>
   );
 }

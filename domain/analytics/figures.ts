@@ -4,7 +4,7 @@ import { ofTenant, type Tenant } from "../../db/orm.ts";
 
 export interface FigureScope {
   /** All of the tenant unless given. */
-  resourceId?: string | undefined;
+  resourceIds?: readonly string[] | undefined;
   /** In UTC. */
   from: RawBuilder<unknown>;
   /** In UTC. */
@@ -26,14 +26,14 @@ const changed = sql.join(
 );
 
 /**
- * A query for a `day` and its figures: a day has several rows, which are summed, because a change that was just made is one.
+ * A query for a `resource_id`, a `day` and its figures: a day has several rows, which are summed, because a change that was just made is one.
  */
-export function figureRows(tenant: Tenant, { resourceId, from, to }: FigureScope): RawBuilder<unknown> {
-  const ofResource = resourceId === undefined ? sql`` : sql`and resource_id = ${resourceId}`;
+export function figureRows(tenant: Tenant, { resourceIds, from, to }: FigureScope): RawBuilder<unknown> {
+  const ofResources = resourceIds ? sql`and resource_id = any(${resourceIds}::text[])` : sql``;
   return sql`
-    select day, ${figureColumns} from analytics_days
-    where ${ofTenant(tenant)} and resource_id = ${resourceId ?? WHOLE_TENANT} and day between ${from} and ${to}
+    select resource_id, day, ${figureColumns} from analytics_days
+    where ${ofTenant(tenant)} and resource_id = any(${resourceIds ?? [WHOLE_TENANT]}::text[]) and day between ${from} and ${to}
     union all
-    select day, ${changed} from analytics_changes
-    where ${ofTenant(tenant)} ${ofResource} and day between ${from} and ${to}`;
+    select resource_id, day, ${changed} from analytics_changes
+    where ${ofTenant(tenant)} ${ofResources} and day between ${from} and ${to}`;
 }

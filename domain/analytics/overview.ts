@@ -16,7 +16,7 @@ export interface OverviewQuery {
   from?: string | undefined;
   to?: string | undefined;
   /** All of the tenant unless given. */
-  resourceId?: string | undefined;
+  resourceIds?: readonly string[] | undefined;
 }
 
 export interface Overview {
@@ -28,7 +28,7 @@ export interface Overview {
 }
 
 /** @throws {ApiError} `not_found` */
-async function refuseUnknownResource(em: EntityManager, tenant: Tenant, id: string): Promise<void> {
+export async function refuseUnknownResource(em: EntityManager, tenant: Tenant, id: string): Promise<void> {
   const type = resourceTypeOf(id);
   const rows = type && kysely(em).selectFrom(`${type}s`).select("id").where(ofTenant(tenant)).where("id", "=", id);
   if (!(await rows?.executeTakeFirst())) throw notFound("resource_id");
@@ -73,36 +73,39 @@ const withDelivered = (counts: Record<Figure, number>): Counts => ({
   delivered: counts.sent - counts.bounced_hard - counts.bounced_soft,
 });
 
-/** The figures of some resources together, of all days. */
-export async function readTotals(em: EntityManager, tenant: Tenant, resourceIds: readonly string[]): Promise<Counts> {
-  const scope = { from: sql`'-infinity'`, to: sql`'infinity'` };
-  const parts = resourceIds.map((resourceId) => sql`(${figureRows(tenant, { resourceId, ...scope })})`);
-  if (parts.length === 0) return ZEROS;
-  const { rows } = await sql<Record<Figure, number>>`
-    select ${SUMS} from (${sql.join(parts, sql` union all `)}) f`.execute(kysely(em));
-  return rows[0] ? withDelivered(rows[0]) : ZEROS;
+export const sumOf = (all: readonly Counts[]): Counts =>
+  Object.fromEntries(
+    Object.keys(ZEROS).map((figure) => [figure, all.reduce((sum, counts) => sum + counts[figure as Figure], 0)]),
+  ) as Counts;
+
+/** @returns the figures of each resource, of all days */
+export async function readFigures(
+  em: EntityManager,
+  tenant: Tenant,
+  resourceIds: readonly string[],
+): Promise<(id: string) => Counts> {
+  const scope = { resourceIds, from: sql`'-infinity'`, to: sql`'infinity'` };
+  const { rows } = await sql<Record<Figure, number> & { id: string }>`
+    select resource_id as id, ${SUMS} from (${figureRows(tenant, scope)}) f group by resource_id`.execute(kysely(em));
+  const known = new Map(rows.map(({ id, ...counts }) => [id, withDelivered(counts)]));
+  return (id) => known.get(id) ?? ZEROS;
 }
 
 /**
- * The outcomes of a tenant's or a resource's mails per UTC day, exact at the moment of the call.
- * @throws {ApiError} `validation_failed` for a range; `not_found` for the resource
+ * The outcomes of the mails of a tenant, or of resources, per UTC day, exact at the moment of the call.
+ * @throws {ApiError} `validation_failed` for a range
  */
 export async function readOverview(em: EntityManager, tenant: Tenant, query: OverviewQuery): Promise<Overview> {
   const { first, last } = await resolveRange(em, query);
-  const { resourceId } = query;
-  if (resourceId !== undefined) await refuseUnknownResource(em, tenant, resourceId);
   const [from, to] = [dateOf(first), dateOf(last)];
-  const scope = { resourceId, from: sql`${from}::date`, to: sql`${to}::date` };
+  const scope = { resourceIds: query.resourceIds, from: sql`${from}::date`, to: sql`${to}::date` };
   const { rows } = await sql<Record<Figure, number> & { date: string }>`
     select to_char(day, 'YYYY-MM-DD') as date, ${SUMS} from (${figureRows(tenant, scope)}) f group by day
   `.execute(kysely(em));
   const known = new Map(rows.map(({ date, ...counts }) => [date, withDelivered(counts)]));
-  const totals = { ...ZEROS };
   const days = Array.from({ length: last - first + 1 }, (_, i) => {
     const date = dateOf(first + i);
-    const counts = known.get(date) ?? ZEROS;
-    for (const figure of Object.keys(totals) as (keyof Counts)[]) totals[figure] += counts[figure];
-    return { date, counts };
+    return { date, counts: known.get(date) ?? ZEROS };
   });
-  return { from, to, days, totals };
+  return { from, to, days, totals: sumOf(days.map(({ counts }) => counts)) };
 }

@@ -1,8 +1,10 @@
 import { sql } from "kysely";
+import { RESOURCE_TYPES, type ResourceType } from "../../db/entities/send.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
+import { isoInstant } from "../../db/sql.ts";
 import { ACCEPTED, bouncedIn } from "../sends/ledger/activity.ts";
 import { MAX_RECIPIENTS } from "./hours.ts";
-import { type Counts, readTotals } from "./overview.ts";
+import { type Counts, readFigures } from "./overview.ts";
 
 export interface DomainOfSend {
   /** `erased.invalid` of the people who were erased. */
@@ -41,28 +43,32 @@ export async function readDomains(
   return rows;
 }
 
-/** Sums the figures of the tenant's last sends that ended before that of a resource, without sequences. */
-export async function readEarlierSends(
-  em: EntityManager,
-  tenant: Tenant,
-  resourceId: string,
-): Promise<{ sends: number; totals: Counts }> {
+export interface EndedSend {
+  id: string;
+  type: ResourceType;
+  name: string;
+  completed_at: string;
+  counts: Counts;
+}
+
+/** The tenant's last sends, or those that ended before that of a resource, without sequences; the newest first. */
+export async function readEndedSends(em: EntityManager, tenant: Tenant, before?: string): Promise<EndedSend[]> {
   const ended = sql.join(
-    ["newsletters", "campaigns"].map(
-      (table) => sql`select id, completed_at from ${sql.table(table)} where ${ofTenant(tenant)} and status = 'SENT'`,
+    RESOURCE_TYPES.map(
+      (type) => sql`select id, ${sql.lit(type)} as type, name, completed_at from ${sql.table(`${type}s`)}
+        where ${ofTenant(tenant)} and status = 'SENT' and completed_at is not null`,
     ),
     sql` union all `,
   );
-  const { rows } = await sql<{ id: string }>`
+  const { rows } = await sql<Omit<EndedSend, "counts">>`
     with ended as (${ended})
-    select e.id from ended e join ended this on this.id = ${resourceId} and e.completed_at < this.completed_at
+    select e.id, e.type, e.name, ${isoInstant(sql`e.completed_at`)} as completed_at from ended e
+    where ${before ?? null}::text is null or e.completed_at < (select this.completed_at from ended this where this.id = ${before ?? null})
     order by e.completed_at desc limit ${SENDS}`.execute(kysely(em));
-  return {
-    sends: rows.length,
-    totals: await readTotals(
-      em,
-      tenant,
-      rows.map(({ id }) => id),
-    ),
-  };
+  const countsOf = await readFigures(
+    em,
+    tenant,
+    rows.map(({ id }) => id),
+  );
+  return rows.map((row) => ({ ...row, counts: countsOf(row.id) }));
 }

@@ -110,7 +110,7 @@ export async function readProgress(em: EntityManager, id: string, tenant?: Tenan
         select step_id, count(*)::int as people from (
           select e.step_id from sequence_enrolments e where ${isWaiting(id)} limit ${MOST_COUNTED}) w group by step_id) s) as waiting,
       (select coalesce(sum(sent), 0)::int
-        from (${figureRows(sequence, { resourceId: id, from: today, to: today })}) f) as "mailedToday"
+        from (${figureRows(sequence, { resourceIds: [id], from: today, to: today })}) f) as "mailedToday"
     from sequences q
     left join lateral (select e.due_at from sequence_enrolments e where ${isWaiting(id)} order by e.due_at limit 1) d on true
     where q.campaign_id = ${id} and ${ofTenant(sequence, "q")}`.execute(kysely(em));

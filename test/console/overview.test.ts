@@ -239,6 +239,21 @@ describe("The responses of a send in the console", () => {
     await ended(13, 1_000, 0);
     const { sends, rates } = await read(last);
     assert.deepEqual([sends, rates.opened, rates.bounced], [10, 19 / 100, 0]);
+    const now = (await client.app.overview.earlier.query({ body: {} })).data;
+    assert.deepEqual(
+      [now.sends, now.last?.name, now.last?.type, now.last?.counts.sent],
+      [10, "Letter", "newsletter", 1_000],
+    );
+    assert.deepEqual([now.last?.rates.opened, now.rates.opened], [0, 15 / 1_087]);
+    const { drafts } = (await client.app.content.page.query({ query: { type: "newsletter" } })).data;
+    const shown = drafts.filter(({ id }) => id === last || id === first);
+    assert.deepEqual(
+      shown.map(({ sent, opened }) => [sent, opened]),
+      [
+        [7, 1],
+        [1_000, 1],
+      ],
+    );
     assert.deepEqual([(await read(first)).sends, (await read(newId("newsletter"))).sends], [0, 0]);
   });
 

@@ -6,6 +6,7 @@ import { transaction } from "../../../db/transaction.ts";
 import { readAccess } from "../../../domain/access/key-lookup.ts";
 import { keyOfSessions } from "../../../domain/access/session-key.ts";
 import { MAX_ADDRESS_LENGTH } from "../../../domain/address.ts";
+import { readFigures } from "../../../domain/analytics/overview.ts";
 import { readFields } from "../../../domain/audience/contact-fields.ts";
 import { duplicate, WRITTEN } from "../../../domain/duplicates.ts";
 import { newId } from "../../../domain/ids.ts";
@@ -36,6 +37,7 @@ import { allowTestMail, MAX_TEST_RECIPIENTS } from "../../../domain/sends/plan/t
 import { sendScope } from "../../../domain/sends/resource.ts";
 import { stepId } from "../../../domain/sequences/steps.ts";
 import { brandOf } from "../../../domain/teams/brand.ts";
+import { ratesOf } from "../../analytics/present.ts";
 import { idParam, router } from "../../rest/route.ts";
 import { Turns } from "../../rest/turns.ts";
 import { followMove } from "../../sends/commands.ts";
@@ -71,7 +73,7 @@ export const written = {
 const PAGE = 50;
 const FOUND = 25;
 
-/** The newsletters, or the campaigns that are no sequences, without their content. */
+/** The newsletters, or the campaigns that are no sequences, without their content and with the figures of their mails. */
 const page = consoleQuery(
   {
     role: "VIEWER",
@@ -87,7 +89,17 @@ const page = consoleQuery(
   async ({ ctx, input: { query } }) => {
     const filter = { text: query.q, status: query.status, after: query.cursor, limit: PAGE };
     const drafts = await listDrafts(ctx.em, ctx.tenant, query.type, filter);
-    return { drafts, next_cursor: drafts[PAGE - 1]?.id ?? null };
+    const countsOf = await readFigures(
+      ctx.em,
+      ctx.tenant,
+      drafts.map(({ id }) => id),
+    );
+    const shown = drafts.map((draft) => {
+      const counts = countsOf(draft.id);
+      const { opened, clicked } = ratesOf(counts);
+      return { ...draft, sent: counts.sent, opened, clicked };
+    });
+    return { drafts: shown, next_cursor: drafts[PAGE - 1]?.id ?? null };
   },
 );
 

@@ -2,7 +2,8 @@ import { z } from "zod";
 import { RESOURCE_TYPES } from "../../../db/entities/send.ts";
 import { accessToSend } from "../../../domain/access/sessions.ts";
 import { MAX_RECIPIENTS, readHours } from "../../../domain/analytics/hours.ts";
-import { readDomains, readEarlierSends } from "../../../domain/analytics/send-report.ts";
+import { sumOf } from "../../../domain/analytics/overview.ts";
+import { readDomains, readEndedSends } from "../../../domain/analytics/send-report.ts";
 import { ApiError } from "../../../domain/errors.ts";
 import { MAX_ID_LENGTH } from "../../../domain/ids.ts";
 import { readProgress } from "../../../domain/sends/ledger/progress.ts";
@@ -74,12 +75,17 @@ const domains = consoleQuery(
   }),
 );
 
-/** The rates of the team's last sends before one, together. */
+/** The rates of the team's last sends, or of those before one, together, and the last of them by itself. */
 const earlier = consoleQuery(
-  { role: "VIEWER", input: bodyOf(z.strictObject({ resource_id: id })) },
+  { role: "VIEWER", input: bodyOf(z.strictObject({ resource_id: id.optional() })) },
   async ({ ctx: { em, tenant }, input: { body } }) => {
-    const { sends, totals } = await readEarlierSends(em, tenant, body.resource_id);
-    return { sends, rates: ratesOf(totals) };
+    const sends = await readEndedSends(em, tenant, body.resource_id);
+    const [last] = sends;
+    return {
+      sends: sends.length,
+      rates: ratesOf(sumOf(sends.map(({ counts }) => counts))),
+      last: last ? { ...last, rates: ratesOf(last.counts) } : null,
+    };
   },
 );
 

@@ -15,6 +15,9 @@ export type GateReport = DataOf<Client["app"]["overview"]["gates"]["query"]>;
 export const isOpen = ({ status }: { status: string }): boolean =>
   status === "SCHEDULED" || status === "SENDING" || status === "PAUSED";
 
+/** Recipients without an outcome: after a cancel they are settled within seconds. */
+export const waitingIn = ({ queued, sending, deferred }: Send["recipients"]): number => queued + sending + deferred;
+
 const LIVE_MS = 2_000;
 const IDLE_MS = 30_000;
 
@@ -23,6 +26,9 @@ export function useProgress(resourceId?: string): readonly Send[] {
   const { client } = useWorkspace();
   const read = () => client.app.overview.progress.query({ body: { resource_id: resourceId } });
   return useData(["progress", resourceId], read, {
-    poll: (sends) => (sends.some(isOpen) ? LIVE_MS : resourceId === undefined && IDLE_MS),
+    poll: (sends) =>
+      sends.some((send) => isOpen(send) || waitingIn(send.recipients) > 0)
+        ? LIVE_MS
+        : resourceId === undefined && IDLE_MS,
   });
 }

@@ -3,7 +3,7 @@ import { useRole } from "../../session.tsx";
 import { useSettings } from "../draft/drafts.ts";
 import { Facts, Problem } from "../page.tsx";
 import { Remove } from "../remove.tsx";
-import { type Kind, type Send, useCalls } from "./calls.ts";
+import { type Kind, type Send, useCalls, waitingIn } from "./calls.ts";
 import { MoveStart, useStartText } from "./time.tsx";
 import { pauseText, people } from "./words.ts";
 
@@ -24,12 +24,10 @@ export const OUTCOMES: Readonly<Record<State, string>> = {
 
 export const outcomeText = (status: string): string => OUTCOMES[status.toLowerCase() as State];
 
-const openOf = ({ queued, sending, deferred }: Counts): number => queued + sending + deferred;
-
 /** How far a send is. */
 export function LiveSend({ send }: { send: Send }) {
   const { recipients, status } = send;
-  const open = openOf(recipients);
+  const open = waitingIn(recipients);
   const startOf = useStartText();
   return (
     <div className="stack">
@@ -65,7 +63,7 @@ export function Commands({ kind, send }: { kind: Kind; send: Send }) {
     mutationFn: (): Promise<unknown> =>
       calls.commands[name].mutate({ params }, { context: { idempotencyKey: crypto.randomUUID() } }),
   });
-  const open = openOf(send.recipients);
+  const open = waitingIn(send.recipients);
   const settings = useSettings(kind, send.resource_id);
   const move = send.started_at === null && <MoveStart kind={kind} id={send.resource_id} timed={settings} />;
   if (!useRole("ADMIN")) {

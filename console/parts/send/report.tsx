@@ -1,5 +1,5 @@
 import { Link } from "@tanstack/react-router";
-import type { DataOf } from "../../api.ts";
+import type { Client, DataOf } from "../../api.ts";
 import { useData, useRole, useWorkspace } from "../../session.tsx";
 import { AddressList } from "../audience/address-list.tsx";
 import { PersonLink } from "../audience/people.tsx";
@@ -10,7 +10,7 @@ import { Facts, Part, When } from "../page.tsx";
 import { List, Table } from "../table.tsx";
 import { type Kind, type Send, useCalls } from "./calls.ts";
 import { OUTCOMES, Outcomes, outcomeText } from "./live-send.tsx";
-import { people, percent, reasonText } from "./words.ts";
+import { partOf, people, percent, reasonText, shortPercent } from "./words.ts";
 
 const ENDED: Readonly<Record<string, string>> = {
   SENT: "It was sent",
@@ -25,7 +25,8 @@ export function Report({ kind, send }: { kind: Kind; send: Send }) {
       <p>
         {ENDED[send.status] ?? "It has ended"}
         {send.completed_at && " on "}
-        <When at={send.completed_at} />, to {people(send.recipients.total)}.
+        <When at={send.completed_at} />, to{" "}
+        {send.status === "SENT" ? people(send.recipients.total) : partOf(send.recipients.sent, send.recipients.total)}.
       </p>
       <h3>Outcomes</h3>
       <Outcomes recipients={send.recipients} />
@@ -46,17 +47,23 @@ const DAY_MS = 86_400_000;
 const MOST_DAYS = 365;
 const dateOf = (instant: number) => new Date(instant).toISOString().slice(0, 10);
 
-/** A dash where there is nothing to divide by. */
-const shortPercent = (rate: number | null) => (rate === null ? "–" : percent(rate, rate > 0 && rate < 0.001 ? 2 : 1));
-
-function Responses({ id, startedAt }: { id: string; startedAt: string }) {
+/** The rates of the last ten sends, or of the ten before one. */
+export function useEarlier(id?: string) {
   const { client } = useWorkspace();
-  const { totals, rates } = useData(["analytics", id], () => {
-    const begin = Date.parse(startedAt);
-    const [from, to] = [dateOf(begin), dateOf(Math.min(Date.now(), begin + MOST_DAYS * DAY_MS))];
-    return client.api.analytics.overview.query({ query: { resource_id: id, from, to } });
-  });
-  const earlier = useData(["earlier", id], () => client.app.overview.earlier.query({ body: { resource_id: id } }));
+  return useData(["earlier", id], () => client.app.overview.earlier.query({ body: { resource_id: id } }));
+}
+
+type Overview = DataOf<Client["api"]["analytics"]["overview"]["query"]>;
+
+interface RatesProps {
+  totals: Omit<Overview["days"][number], "date">;
+  rates: Overview["rates"];
+  /** The rates of others, and what they are called. */
+  beside: readonly [name: string, rates: Overview["rates"]] | false;
+}
+
+/** The responses to mails, as counts and rates. */
+export function Rates({ totals, rates, beside }: RatesProps) {
   const rows: [name: string, count: number, figure: keyof typeof rates][] = [
     ["Delivered", totals.delivered, "delivered"],
     ["Opened", totals.opened_unique, "opened"],
@@ -66,19 +73,36 @@ function Responses({ id, startedAt }: { id: string; startedAt: string }) {
     ["Unsubscribed", totals.unsubscribed, "unsubscribed"],
   ];
   return (
+    <Facts
+      className="figures"
+      of={rows.map(([name, count, figure]) => [
+        name,
+        <>
+          {count.toLocaleString()} <span className="muted">{shortPercent(rates[figure])}</span>
+          <meter value={rates[figure] ?? 0} aria-label={`${name}: ${percent(rates[figure] ?? 0, 2)}`} />
+          {beside && (
+            <small className="muted">
+              {beside[0]}: {shortPercent(beside[1][figure])}
+            </small>
+          )}
+        </>,
+      ])}
+    />
+  );
+}
+
+function Responses({ id, startedAt }: { id: string; startedAt: string }) {
+  const { client } = useWorkspace();
+  const { totals, rates } = useData(["analytics", id], () => {
+    const begin = Date.parse(startedAt);
+    const [from, to] = [dateOf(begin), dateOf(Math.min(Date.now(), begin + MOST_DAYS * DAY_MS))];
+    return client.api.analytics.overview.query({ query: { resource_id: id, from, to } });
+  });
+  const earlier = useEarlier(id);
+  return (
     <>
       <h3>Responses</h3>
-      <Facts
-        className="figures"
-        of={rows.map(([name, count, figure]) => [
-          name,
-          <>
-            {count.toLocaleString()} <span className="muted">{shortPercent(rates[figure])}</span>
-            <meter value={rates[figure] ?? 0} aria-label={`${name}: ${percent(rates[figure] ?? 0, 2)}`} />
-            {earlier.sends > 0 && <small className="muted">Earlier: {shortPercent(earlier.rates[figure])}</small>}
-          </>,
-        ])}
-      />
+      <Rates totals={totals} rates={rates} beside={earlier.sends > 0 && ["Earlier", earlier.rates]} />
       {earlier.sends > 0 && (
         <p className="muted">
           Earlier: the rate of {earlier.sends === 1 ? "the send" : `the ${earlier.sends} sends`} that ended before this

@@ -39,4 +39,11 @@ export function pauseText(reason: string | null): string {
 
 export const percent = (fraction: number, digits = 1): string => `${(fraction * 100).toFixed(digits)} %`;
 
+/** A dash where there is nothing to divide by. */
+export const shortPercent = (rate: number | null): string =>
+  rate === null ? "–" : percent(rate, rate > 0 && rate < 0.001 ? 2 : 1);
+
+/** Of a send that did not reach all: "14,200 of 20,000 people". */
+export const partOf = (sent: number, recipients: number): string => `${sent.toLocaleString()} of ${people(recipients)}`;
+
 export const people = (count: number): string => `${count.toLocaleString()} ${count === 1 ? "person" : "people"}`;

@@ -11,6 +11,8 @@ export interface ListedDraft {
   subject: string | null;
   /** Names of its lists, or of its segment. */
   targets: string[];
+  /** Of its send; null before it, and where that is kept no longer. */
+  recipients: number | null;
   send_at: string | null;
   send_zone: string | null;
   updated_at: string;
@@ -39,6 +41,7 @@ export async function listDrafts(
   };
   const { rows } = await sql<ListedDraft>`
     select d.id, d.name, d.status, d.subject, array(${targets[type]}) as targets,
+      (select s.recipients from sends s where s.id = d.send_id and ${ofTenant(tenant, "s")}) as recipients,
       ${isoInstant(sql`d.send_at`)} as send_at, d.send_zone, ${isoInstant(sql`d.updated_at`)} as updated_at
     from ${sql.table(`${type}s`)} d
     where ${ofTenant(tenant, "d")} ${type === "campaign" ? sql`and not d.is_drip` : sql``}
