@@ -13,9 +13,11 @@ import {
   useAccounts,
 } from "../parts/account.tsx";
 import { Act } from "../parts/act.tsx";
+import { Chart } from "../parts/chart.tsx";
 import { ChoiceFilter, useFilters } from "../parts/filters.tsx";
 import { Field, Inputs, type Values } from "../parts/form.tsx";
-import { choicesOf, Facts, PageHead, State, When } from "../parts/page.tsx";
+import { choicesOf, Facts, PageHead, Part, State, When } from "../parts/page.tsx";
+import { Rates } from "../parts/send/report.tsx";
 import { All } from "../parts/table.tsx";
 import { useData, useRole, useWorkspace } from "../session.tsx";
 
@@ -207,7 +209,36 @@ export function Account() {
           ["Open sends", openSends],
         ]}
       />
+      <Part>
+        <Health accountId={accountId} />
+      </Part>
     </>
+  );
+}
+
+/** How the mails of an account fared. */
+function Health({ accountId }: { accountId: string }) {
+  const { client } = useWorkspace();
+  const read = () => client.app.accounts.health.query({ params: { accountId } });
+  const { days, totals, rates, is_shared: isShared } = useData(["accounts", accountId, "health"], read);
+  if (totals.sent + totals.rejected === 0) return null;
+  return (
+    <section className="stack" aria-label="Last 30 days">
+      <h2>Last 30 days</h2>
+      <Rates totals={totals} rates={rates} beside={false} />
+      <Chart
+        title="Mails by day"
+        times={days.map(({ date }) => date)}
+        unit="day"
+        series={[
+          { name: "Sent", values: days.map(({ sent }) => sent) },
+          { name: "Refused", values: days.map(({ rejected }) => rejected) },
+          { name: "Bounced", values: days.map((day) => day.bounced_hard + day.bounced_soft) },
+          { name: "Complained", values: days.map(({ complained }) => complained) },
+        ]}
+      />
+      {isShared && <p className="muted">Campaigns that several accounts send count here as a whole.</p>}
+    </section>
   );
 }
 

@@ -2,16 +2,22 @@ import { Link, useParams } from "@tanstack/react-router";
 import type { Client, DataOf } from "../api.ts";
 import { Act } from "../parts/act.tsx";
 import { AddressList, useSearch } from "../parts/audience/address-list.tsx";
-import { type ListRecord, SUBSCRIPTION_STATUSES, useLists } from "../parts/audience/lists.ts";
+import { type ListRecord, SUBSCRIPTION_STATUSES } from "../parts/audience/lists.ts";
 import { nameOf, PERSON_INPUTS, PersonLink } from "../parts/audience/people.tsx";
 import { SubscriptionActions } from "../parts/audience/subscription.tsx";
 import { Export } from "../parts/export.tsx";
-import { ChoiceFilter, choiceOf, useFilters } from "../parts/filters.tsx";
+import { ChoiceFilter, choiceOf, SearchFilter, useFilters } from "../parts/filters.tsx";
 import type { Values } from "../parts/form.tsx";
-import { PageHead, When } from "../parts/page.tsx";
+import { Facts, PageHead, Part, When } from "../parts/page.tsx";
 import { Remove } from "../parts/remove.tsx";
-import { All, type Column } from "../parts/table.tsx";
+import { type Column, List } from "../parts/table.tsx";
 import { useData, useRole, useWorkspace } from "../session.tsx";
+
+type Listed = DataOf<Client["app"]["audience"]["lists"]["query"]>["lists"][number];
+
+const membersText = ({ members, has_more_members }: Listed) =>
+  `${members.toLocaleString()}${has_more_members ? " or more" : ""}`;
+const SIGNED = new Intl.NumberFormat(undefined, { signDisplay: "exceptZero" });
 
 const OPTINS = { DOUBLE: "by a mail (double)", SINGLE: "at once (single)" } as const;
 
@@ -19,16 +25,25 @@ const OPTINS = { DOUBLE: "by a mail (double)", SINGLE: "at once (single)" } as c
 export function Lists() {
   const { client, base } = useWorkspace();
   const mayWrite = useRole("EDITOR");
+  const [{ q }] = useFilters();
   return (
     <>
       <PageHead title="Lists">{mayWrite && <ListButton />}</PageHead>
-      <All
+      <div className="filters">
+        <SearchFilter name="q" label="Name contains" />
+      </div>
+      <List
         caption="Lists"
-        rows={useLists()}
-        search={["Name contains", ({ name }) => name]}
+        queryKey={[base, "lists", "page", q]}
+        read={async (cursor) => {
+          const { data } = await client.app.audience.lists.query({ query: { q, cursor } });
+          return { data: data.lists, meta: { next_cursor: data.next_cursor } };
+        }}
         keyOf={({ id }) => id}
         columns={[
           { name: "Name", cell: ({ id, name }) => <Link to={`${base}/lists/${id}`}>{name}</Link> },
+          { name: "Members", cell: membersText, isNumber: true },
+          { name: "In 30 days", cell: ({ growth }) => SIGNED.format(growth), isNumber: true },
           { name: "Note", cell: ({ description }) => description },
           { name: "Opt-in", cell: ({ optin }) => OPTINS[optin] },
           { name: "Made", cell: ({ created_at }) => <When at={created_at} /> },
@@ -45,7 +60,11 @@ export function Lists() {
               ),
           },
         ]}
-        empty="No list yet. A list holds the people who subscribed to one newsletter: make one, then import people."
+        empty={
+          q
+            ? "No list is like this."
+            : "No list yet. A list holds the people who subscribed to one newsletter: make one, then import people."
+        }
       />
     </>
   );
@@ -126,6 +145,9 @@ export function OneList() {
       <p className="muted">
         People join {OPTINS[optin]}.{description && ` ${description}`}
       </p>
+      <Part>
+        <Growth listId={listId} />
+      </Part>
       <AddressList<Member>
         search={useSearch("subscribers", listId)}
         caption={`Subscribers of ${name}`}
@@ -150,6 +172,18 @@ export function OneList() {
       </AddressList>
     </>
   );
+}
+
+function Growth({ listId }: { listId: string }) {
+  const { client } = useWorkspace();
+  const read = () => client.app.audience.lists.query({ query: { list_id: listId } });
+  const [list] = useData(["lists", listId, "members"], read).lists;
+  if (!list) return null;
+  const figures = [
+    ["Members", membersText(list)],
+    ["In 30 days", SIGNED.format(list.growth)],
+  ] as const;
+  return <Facts className="figures" of={figures} />;
 }
 
 /** Adds a person by their address, who becomes a subscriber if they are none. */

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { commandEndpoint } from "../../domain/webhooks/commands.ts";
+import { accept, makeLedger, report } from "../analytics/ledger.ts";
 import { clientAs, type consoleClient, refusalCodeOf } from "../support/console.ts";
 import { makeTeam, type TestTeam, unique, uniqueEmail } from "../support/factories.ts";
 import { makeSender, setFaults } from "../support/sending.ts";
@@ -32,6 +33,27 @@ describe("Sending accounts in the console", () => {
     return { email: uniqueEmail("news"), ...server, ...limits, username, password: username && SECRET };
   }
   const connect = async () => (await admin.app.accounts.connect.mutate({ body: await fields("login") })).data;
+
+  it("show the days of the mails whose last send they carried, and whether others carried a part", async () => {
+    const [own, others] = [await makeLedger(team, 4), await makeLedger(team, 2)];
+    const { id: accountId } = await connect();
+    const carry = (sendId: string, account: string) =>
+      team.em.execute("insert into send_lanes (send_id, account_id) values (?, ?)", [sendId, account]);
+    await carry(own.sendId, accountId);
+    await carry(others.sendId, "acc_other");
+    const [today, before] = [0, 40].map((days) => new Date(Date.now() - days * 86_400_000).toISOString());
+    await accept(team.em, own, [1, 2, 3], today ?? "");
+    await accept(team.em, own, [4], before ?? "");
+    await report(team.em, own, [1], ["bounce:hard"], today ?? "");
+    await accept(team.em, others, [1, 2], today ?? "");
+    const viewer = await clientAs(team, "VIEWER");
+    const read = async () => (await viewer.app.accounts.health.query({ params: { accountId } })).data;
+    const { days, rates, is_shared } = await read();
+    assert.deepEqual([days.length, days.at(-1)?.sent, days.at(-1)?.bounced_hard], [30, 3, 1]);
+    assert.deepEqual([rates.bounced, is_shared], [1 / 3, false]);
+    await carry(own.sendId, "acc_other");
+    assert.equal((await read()).is_shared, true);
+  });
 
   it("are connected once a login works, shown with what is used of their limits, and never with a secret", async () => {
     const { id, status } = await connect();

@@ -3,8 +3,9 @@ import { sql } from "kysely";
 import type { Role } from "../../db/entities/team.ts";
 import { kysely } from "../../db/orm.ts";
 import { mailed } from "../reports/mails.ts";
-import { clientAs, refusalCodeOf } from "../support/console.ts";
+import { clientAs, consoleClient, refusalCodeOf, signIn } from "../support/console.ts";
 import { makeTeam, type TestTeam, unique, uniqueEmail } from "../support/factories.ts";
+import { addSubscribers, makeSender, people } from "../support/sending.ts";
 
 const IN_ROME = { field: "fields.city", op: "eq", value: "Rome" };
 
@@ -16,6 +17,40 @@ describe("The audience in the console", () => {
     client.api.contacts.create.mutate({ body: { email, fields: { city } } });
   before(async () => {
     team = await makeTeam();
+  });
+
+  it("counts the members of the lists, which stand by name, and how many more they are than 30 days ago", async () => {
+    const sender = await makeSender({ recipients: 0 });
+    const { em, team: owning, owner, listId } = sender;
+    const client = await consoleClient(await signIn(owner.id), owning.id);
+    const { id: last } = (await client.api.lists.create.mutate({ body: { name: "zeta", optin: "SINGLE" } })).data;
+    const { id: first } = (await client.api.lists.create.mutate({ body: { name: "Alpha", optin: "SINGLE" } })).data;
+    await addSubscribers(sender, listId, people(7, sender.audience));
+    const days = (number: number) => sql`now() - make_interval(days => ${number})`;
+    const set = (n: number, columns: ReturnType<typeof sql>) =>
+      sql`update subscriptions set ${columns} where list_id = ${listId} and subscriber_id = (
+        select id from subscribers where team_id = ${owning.id} order by id offset ${n} limit 1)`.execute(kysely(em));
+    await set(0, sql`confirmed_at = ${days(40)}`);
+    await set(1, sql`status = 'UNSUBSCRIBED', confirmed_at = ${days(50)}, unsubscribed_at = ${days(40)}`);
+    await set(2, sql`status = 'UNSUBSCRIBED', confirmed_at = ${days(40)}, unsubscribed_at = ${days(3)}`);
+    await set(3, sql`status = 'UNSUBSCRIBED', confirmed_at = ${days(5)}, unsubscribed_at = ${days(3)}`);
+    await set(4, sql`status = 'PENDING', confirmed_at = null`);
+    await set(5, sql`confirmed_at = ${days(29)}`);
+    await set(6, sql`confirmed_at = ${days(29)}`);
+    const { lists } = (await client.app.audience.lists.query({ query: {} })).data;
+    assert.deepEqual(
+      lists.map(({ id, members, growth }) => [id, members, growth]),
+      [
+        [first, 0, 0],
+        [listId, 3, 1],
+        [last, 0, 0],
+      ],
+    );
+    const read = async (query: object) =>
+      (await client.app.audience.lists.query({ query })).data.lists.map(({ id }) => id);
+    assert.deepEqual(await read({ cursor: first }), [listId, last]);
+    assert.deepEqual(await read({ q: "ALP" }), [first]);
+    assert.deepEqual(await read({ list_id: last }), [last]);
   });
 
   it("lets an EDITOR declare fields and write segments, which a VIEWER reads and counts", async () => {

@@ -10,6 +10,7 @@ import {
 } from "../../../domain/accounts/accounts.ts";
 import { disconnectAccount, disconnectRefusal, readAccountUses } from "../../../domain/accounts/disconnect.ts";
 import { hasGrant, TOKEN_URLS } from "../../../domain/accounts/tokens.ts";
+import { readAccountHealth } from "../../../domain/analytics/account-health.ts";
 import { ApiError } from "../../../domain/errors.ts";
 import { sentenceFor } from "../../../domain/mail/smtp-sentences.ts";
 import {
@@ -17,6 +18,7 @@ import {
   listAccounts,
   readAccountFacts,
 } from "../../../domain/sends/operators/account-inspection.ts";
+import { presentOverview } from "../../analytics/present.ts";
 import { router } from "../../rest/route.ts";
 import { consoleMutation, consoleQuery, noInput } from "../procedure.ts";
 import { withLogins } from "./checks.ts";
@@ -133,6 +135,14 @@ export const accountsRouter = router({
   resume: consoleMutation({ role: "ADMIN", input: ofAccount, ownCommit: true }, async ({ ctx, input: { params } }) =>
     presentStatus(await withLogins(ctx, (deps) => resumeAccount(ctx.em, params.accountId, deps))),
   ),
+
+  /** The days of what it mails. */
+  health: consoleQuery({ role: "VIEWER", input: ofAccount, isHeavy: true }, async ({ ctx, input }) => {
+    const { id } = await readAccount(ctx.em, input.params.accountId);
+    const { isShared, ...overview } = await readAccountHealth(ctx.em, ctx.tenant, id);
+    const { days, totals, rates } = presentOverview(overview);
+    return { days, totals, rates, is_shared: isShared };
+  }),
 
   /** The drafts, sends and sequences of the account, and the reason that keeps it connected. */
   uses: consoleQuery({ role: "VIEWER", input: ofAccount }, async ({ ctx, input }) => {

@@ -2,6 +2,7 @@ import { z } from "zod";
 import { CONTACT_FIELD_TYPES } from "../../../db/entities/contact.ts";
 import { lookupAddress, MAX_ADDRESS_LENGTH } from "../../../domain/address.ts";
 import { createField, deleteField, readFieldUse } from "../../../domain/audience/contact-fields.ts";
+import { listLists, MOST_COUNTED } from "../../../domain/audience/listed-lists.ts";
 import { readMailHistory } from "../../../domain/audience/mail-history.ts";
 import { SEARCHED_TABLES, searchRecords } from "../../../domain/audience/search.ts";
 import {
@@ -46,6 +47,31 @@ const search = consoleQuery(
 const history = consoleQuery(
   { role: "VIEWER", input: z.strictObject({ query: z.strictObject({ email, before: idParam.optional() }) }) },
   ({ ctx, input: { query } }) => readMailHistory(ctx.em, ctx.tenant, lookupAddress(query.email), query.before),
+);
+
+const PAGE = 50;
+
+/** A page of the lists, or one list, with their members. */
+const lists = consoleQuery(
+  {
+    role: "VIEWER",
+    isHeavy: true,
+    input: z.strictObject({
+      query: z.strictObject({
+        q: z.string().max(200).optional(),
+        list_id: idParam.optional(),
+        cursor: idParam.optional(),
+      }),
+    }),
+  },
+  async ({ ctx, input: { query } }) => {
+    const filter = { id: query.list_id, text: query.q, after: query.cursor, limit: PAGE };
+    const found = await listLists(ctx.em, ctx.tenant, filter);
+    return {
+      lists: found.map((list) => ({ ...list, has_more_members: list.members === MOST_COUNTED })),
+      next_cursor: found[PAGE - 1]?.id ?? null,
+    };
+  },
 );
 
 const segments = consoleQuery({ role: "VIEWER", input: noInput }, async ({ ctx }) =>
@@ -116,6 +142,7 @@ export const audienceRouter = router({
   noteConsent,
   search,
   history,
+  lists,
   segments,
   segment,
   createSegment: createSegmentRoute,
