@@ -12,9 +12,8 @@ import { noteCaller, takeTurn } from "../../rest/procedures.ts";
 import { Turns } from "../../rest/turns.ts";
 import { presentImage } from "./routes.ts";
 
-/** Uploads of a team that are under way at once in this process: each holds an image twice, before and after it is cleaned. */
-const UPLOADS_AT_ONCE = 2;
-const UPLOADS = new Turns(UPLOADS_AT_ONCE);
+/** Of a team in this process: each holds an image twice, before and after it is cleaned, and the event loop for its cleaning. */
+const UPLOADS = new Turns(1);
 const MAX_NAME = 200;
 
 /** `POST /images?name=…`: the body is the file. An image of the same content is not stored again. */
