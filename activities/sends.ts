@@ -7,7 +7,6 @@ import {
   finishSend,
   pauseSend,
   readSend,
-  rescheduleSend,
   resumeSend,
 } from "../domain/sends/ledger/lifecycle.ts";
 import { requeueUnknown } from "../domain/sends/ledger/unknown.ts";
@@ -65,7 +64,6 @@ export function createSendActivities({ orm, env, countMails, log }: ActivityDeps
     voidPreview: (previewId: string) => voidPreview(em(), previewId),
     readSend: (sendId: string) => readSend(em(), sendId),
     beginSend: (sendId: string) => logged(sendId, beginSend(em(), sendId)),
-    rescheduleSend: (sendId: string, due: string) => logged(sendId, rescheduleSend(em(), sendId, new Date(due))),
     pauseSend: (sendId: string, pauseReason?: string) => logged(sendId, pauseSend(em(), sendId, pauseReason)),
     resumeSend: (sendId: string, areGone?: boolean, resumes?: number) =>
       logged(sendId, resumeSend(em(), sendId, areGone, resumes)),

@@ -27,7 +27,7 @@ export interface ConfirmCommand {
   apiKeyId: string;
   idempotency: IdempotencyHandle;
 }
-export type OperatorCommand = "reschedule" | "pause" | "resume" | "cancel" | "retry" | "resendUnknown";
+export type OperatorCommand = "pause" | "resume" | "cancel" | "retry" | "resendUnknown";
 export interface ResumeCommand {
   kind: "resume";
   /** `GONE`, or a number, see `resumeRefusal`. */
@@ -35,17 +35,11 @@ export interface ResumeCommand {
   /** Of the send, before the first try of this command. */
   resumes?: number | undefined;
 }
-export interface RescheduleCommand {
-  kind: "reschedule";
-  /** See `refuseOtherInstant`. */
-  input?: unknown;
-}
 export type Command =
   | PreviewCommand
   | ConfirmCommand
   | ResumeCommand
-  | RescheduleCommand
-  | { kind: Exclude<OperatorCommand, (ResumeCommand | RescheduleCommand)["kind"]> };
+  | { kind: Exclude<OperatorCommand, ResumeCommand["kind"]> };
 export type CommandKind = Command["kind"];
 
 export const previewUpdate = defineUpdate<void, [Omit<PreviewCommand, "kind">]>("preview");
@@ -54,10 +48,6 @@ export const confirmUpdate = defineUpdate<void, [Omit<ConfirmCommand, "kind">]>(
 export const wakeUpSignal = defineSignal(WAKE_UP);
 
 export const OPERATOR_UPDATES: readonly [OperatorCommand, string][] = [
-  [
-    "reschedule",
-    "Move the start of a send that has not begun. Its input is an instant within a year, such as 2026-11-29T08:00:00Z.",
-  ],
   [
     "pause",
     "Hold the send. Answers when no mail is in flight any more, or a resume or cancel came. Credits stay reserved.",
@@ -77,8 +67,7 @@ const percent = (fraction: number): string => `${(fraction * 100).toFixed(2)} %`
 export const DETAILS = {
   previewed: "Previewed; waits for the confirm until the token expires.",
   neverConfirmed: "Never confirmed; nothing was sent.",
-  scheduled: (recipients: number) =>
-    `${recipients} recipients; starts at its send_at. Updates: reschedule, pause, cancel.`,
+  scheduled: (recipients: number) => `${recipients} recipients; starts at its send_at. Updates: pause, cancel.`,
   mailing: (recipients: number, lanes: readonly string[]) =>
     `Mailing ${recipients} recipients: ${lanes.join("; ")}. Updates: retry, pause, cancel.`,
   pausing: "Pausing: waits for the mails in flight. Updates: resume, cancel.",
@@ -124,8 +113,6 @@ export const LANE_STATES = {
 
 export const ANSWERS = {
   neverConfirmed: () => ApplicationFailure.nonRetryable("This send was never confirmed.", "resource_state_invalid"),
-  startsAt: (startsAt: string) => `starts at ${startsAt}`,
-  nothingToReschedule: "not moved: the send has begun, or has ended",
   nothingToPause: "nothing to pause: the send has ended",
   nothingToResume: "nothing to resume: the send is not paused",
   nothingToCancel: "nothing to cancel: the send has ended",
@@ -147,19 +134,6 @@ export const ANSWERS = {
   retry: "tries again now",
   look: "looks again now: the details say what is due",
 } as const;
-
-const YEAR_MS = 365 * 86_400_000;
-
-/** The validator of `reschedule`: its input is an instant to come. */
-export function refuseOtherInstant(input?: unknown): void {
-  const isInstant = typeof input === "string" && /^\d{4}-\d\d-\d\dT[\d:.]+Z$/.test(input);
-  const aheadMs = isInstant ? Date.parse(input) - Date.now() : 0;
-  if (aheadMs > 0 && aheadMs <= YEAR_MS) return;
-  throw ApplicationFailure.nonRetryable(
-    "Give it an instant to come, within a year and in UTC, such as 2026-11-29T08:00:00Z.",
-    "validation_failed",
-  );
-}
 
 /** Recipients that a resume would mail again, by the facts of the workflow. */
 export const mailedAgain = ({ sent }: Pick<SendState, "sent">, setBack: SetBack): number => setBack.sent - sent;

@@ -42,7 +42,6 @@ export const sendSteps: SendActivities = {
   voidPreview: step("voidPreview", "void the token"),
   readSend: step("readSend", "read the send"),
   beginSend: step("beginSend", "begin"),
-  rescheduleSend: step("rescheduleSend", "move the start"),
   pauseSend: step("pauseSend", "pause"),
   resumeSend: step("resumeSend", "resume"),
   cancelSend: step("cancelSend", "cancel"),

@@ -78,10 +78,8 @@ class Send {
       { description: "Used by the reconciler: read the send's state again" },
     );
     for (const [kind, description] of messages.OPERATOR_UPDATES) {
-      const takesInput = kind === "resume" || kind === "reschedule";
-      const submit = (input?: unknown) => this.loop.submit(takesInput ? { kind, input } : { kind });
-      const options = { description, ...(kind === "reschedule" && { validator: messages.refuseOtherInstant }) };
-      setHandler(workflow.defineUpdate<string, [unknown?]>(kind), submit, options);
+      const submit = (input?: unknown) => this.loop.submit(kind === "resume" ? { kind, input } : { kind });
+      setHandler(workflow.defineUpdate<string, [unknown?]>(kind), submit, { description });
     }
   }
 
@@ -165,12 +163,6 @@ class Send {
       case "preview":
       case "confirm":
         return this.#arm(pending, pending.command);
-      case "reschedule": {
-        const due = String(pending.command.input);
-        if (!(await this.#ask(() => steps.rescheduleSend(this.#id, due))))
-          return pending.reply(ANSWERS.nothingToReschedule);
-        return pending.reply(ANSWERS.startsAt(view.send?.startsAt ?? due));
-      }
       case "pause":
         if (!(await this.#ask(() => steps.pauseSend(this.#id)))) return pending.reply(ANSWERS.nothingToPause);
         this.loop.drop("resume", ANSWERS.pausedMeanwhile, pending);

@@ -134,11 +134,6 @@ export const commands: Commands = {
     },
   ),
 
-  "send:reschedule": command(
-    "move the start of a send that has not begun; the update reschedule of its workflow",
-    { ...SEND, at: required("<instant>", "in UTC, such as 2026-11-29T08:00:00Z") },
-    (session, { id, at }) => giveUpdate(session, id, "reschedule", at),
-  ),
   "send:pause": updating("pause", "hold a send; answers when no mail is in flight any more"),
   "send:resume": command(
     "continue a paused send; the update resume of its workflow",
@@ -310,7 +305,12 @@ function remedyWithoutWorkflow(facts: SendFacts): string {
     : " No outcome is unknown.";
 }
 
-async function giveUpdate(session: Session, id: string, update: string, input?: number | string): Promise<Outcome> {
+async function giveUpdate(
+  session: Session,
+  id: string,
+  update: string,
+  input?: number | typeof GONE,
+): Promise<Outcome> {
   const { updateEndedSend, updateWorkflow, withTemporal } = await import("../workflows.ts");
   const em = session.orm.em.fork();
   const found = await findSend(em, id);

@@ -1,17 +1,12 @@
 import { sql } from "kysely";
 import type { BroadcastStatus } from "../../db/entities/send.ts";
+import { Team } from "../../db/entities/team.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { ApiError, notFound } from "../errors.ts";
 import { sequenceRefusal } from "./drafts/drafts.ts";
-import {
-  type ChangedSend,
-  cancelSend,
-  pauseSend,
-  rescheduleSend,
-  resumeForClient,
-  TERMINAL,
-} from "./ledger/lifecycle.ts";
+import { type ChangedSend, cancelSend, pauseSend, resumeForClient, TERMINAL } from "./ledger/lifecycle.ts";
 import { PAUSE_REASONS } from "./pause-reasons.ts";
+import { nextSendAt } from "./plan/send-time.ts";
 import type { SendResource } from "./resource.ts";
 import type { SendMove } from "./send-log.ts";
 
@@ -69,92 +64,84 @@ export function commandRefusal(
  * @returns undefined on a dry run
  * @throws {ApiError} `not_found`; `resource_state_invalid` for a sequence; as `commandRefusal`
  */
-export const commandSend = (
+export async function commandSend(
   em: EntityManager,
   tenant: Tenant,
   resource: SendResource,
   command: ClientCommand,
   isDryRun: boolean,
-): Promise<SendMove | undefined> => {
+): Promise<SendMove | undefined> {
   const refusalOf = ({ status, status_reason }: Commanded) => commandRefusal(command, status, status_reason);
-  return changeSend(em, tenant, resource, { refusalOf, change: RULES[command].change, isDryRun });
-};
+  const { send_id: sendId } = await lockCommanded(em, tenant, resource, refusalOf, isDryRun);
+  if (isDryRun || sendId === null) return undefined;
+  const { from, state } = await RULES[command].change(em, sendId);
+  if (!from || !state) throw new Error(`the send of a ${resource.type} is not where the ${resource.type} is`);
+  return { sendId, teamId: tenant.teamId, from, status: state.status, reason: state.pauseReason };
+}
 
-/** Undefined where it is not refused. */
-export function rescheduleRefusal({ status, started_at }: Omit<Commanded, "status_reason">): ApiError | undefined {
-  const isFinal = TERMINAL.has(status);
-  if (status !== "SCHEDULED" && status !== "PAUSED") {
-    const message = `It is ${status}: its time can be changed while it is SCHEDULED or PAUSED.`;
-    return new ApiError("resource_state_invalid", message, { isFinal });
-  }
-  if (started_at === null) return undefined;
-  return new ApiError("resource_state_invalid", "It has begun: its time cannot be changed any more.", {
-    isFinal: true,
-  });
+function rescheduleRefusal({ status, started_at: startedAt }: Commanded): ApiError | undefined {
+  if ((status === "SCHEDULED" || status === "PAUSED") && startedAt === null) return undefined;
+  const message = `It is ${status}: its time can be changed while it is SCHEDULED or PAUSED, until it begins.`;
+  return new ApiError("resource_state_invalid", message, { isFinal: TERMINAL.has(status) || startedAt !== null });
 }
 
 /**
  * Gives a send that has not begun another time, as `commandSend` carries out a command.
- * @param zone in which members see it @throws {ApiError} as `commandSend`, and as `rescheduleRefusal`
+ * @param due when it is to start, if its days allow that; see `nextSendAt` @param zone in which members see it
+ * @throws {ApiError} as `commandSend`, and as `rescheduleRefusal`
  */
-export const rescheduleForMember = async (
+export async function rescheduleSend(
   em: EntityManager,
   tenant: Tenant,
   resource: SendResource,
   { due, zone }: { due: Date; zone: string },
-): Promise<SendMove | undefined> => {
-  const change = async (tx: EntityManager, sendId: string) => {
-    const rescheduled = await rescheduleSend(tx, sendId, due);
-    const table = kysely(tx).updateTable(`${resource.type}s`).set({ send_zone: zone });
-    await table.where("id", "=", resource.id).where(ofTenant(tenant)).execute();
-    return rescheduled;
-  };
-  const move = await changeSend(em, tenant, resource, { refusalOf: rescheduleRefusal, change, isDryRun: false });
-  return move && { ...move, startsAt: due.toISOString() };
-};
-
-interface Commanded {
-  status: BroadcastStatus;
-  status_reason: string | null;
-  started_at: string | null;
+): Promise<SendMove | undefined> {
+  const { send_id: sendId, ...draft } = await lockCommanded(em, tenant, resource, rescheduleRefusal);
+  if (sendId === null) return undefined;
+  const { timeZone } = await em.findOneOrFail(Team, { id: tenant.teamId });
+  const sendAt = nextSendAt(due, draft.send_days, timeZone);
+  const db = kysely(em);
+  await db.updateTable("sends").set({ send_at: sendAt }).where("id", "=", sendId).where(ofTenant(tenant)).execute();
+  const table = db.updateTable(`${resource.type}s`).set({ send_at: sendAt, send_zone: zone });
+  await table.where("id", "=", resource.id).where(ofTenant(tenant)).execute();
+  const move = { sendId, teamId: tenant.teamId, status: draft.status as SendMove["status"] };
+  return { ...move, reason: draft.status_reason, startsAt: sendAt.toISOString() };
 }
 
-interface Change extends Pick<Rule, "change"> {
-  refusalOf(record: Commanded): ApiError | undefined;
-  isDryRun: boolean;
-}
+type Commanded = Awaited<ReturnType<typeof readCommanded>>;
 
-async function changeSend(
+const readCommanded = (em: EntityManager, tenant: Tenant, { type, id }: SendResource) =>
+  kysely(em)
+    .selectFrom(`${type}s`)
+    .select(["send_id", "status", "status_reason", "started_at", "send_days"])
+    .select(sql<boolean>`${type === "campaign" ? sql.ref("is_drip") : sql.lit(false)}`.as("isDrip"))
+    .where("id", "=", id)
+    .where(ofTenant(tenant))
+    .executeTakeFirstOrThrow(() => notFound());
+
+/** Locks the send, unless on a dry run, where it is not refused. */
+async function lockCommanded(
   em: EntityManager,
   tenant: Tenant,
-  { type, id }: SendResource,
-  { refusalOf, change, isDryRun }: Change,
-): Promise<SendMove | undefined> {
+  resource: SendResource,
+  refusalOf: (record: Commanded) => ApiError | undefined,
+  isDryRun = false,
+): Promise<Commanded> {
   const readAllowed = async () => {
-    const record = await kysely(em)
-      .selectFrom(`${type}s`)
-      .select(["send_id", "status", "status_reason", "started_at"])
-      .select(sql<boolean>`${type === "campaign" ? sql.ref("is_drip") : sql.lit(false)}`.as("isDrip"))
-      .where("id", "=", id)
-      .where(ofTenant(tenant))
-      .executeTakeFirstOrThrow(() => notFound());
-    if (record.isDrip) throw sequenceRefusal();
-    const refusal = refusalOf(record);
+    const record = await readCommanded(em, tenant, resource);
+    const refusal = record.isDrip ? sequenceRefusal() : refusalOf(record);
     if (refusal) throw refusal;
-    return record.send_id;
+    return record;
   };
-  const sendId = await readAllowed();
-  if (isDryRun || sendId === null) return undefined;
+  const record = await readAllowed();
+  if (isDryRun || record.send_id === null) return record;
   // As every change of a send does, before that of its resource.
   await kysely(em)
     .selectFrom("sends")
     .select("id")
-    .where("id", "=", sendId)
+    .where("id", "=", record.send_id)
     .where(ofTenant(tenant))
     .forUpdate()
     .execute();
-  await readAllowed();
-  const { changed, state, from = state?.status } = await change(em, sendId);
-  if (!changed || !from || !state) throw new Error(`the send of a ${type} is not where the ${type} is`);
-  return { sendId, teamId: tenant.teamId, from, status: state.status, reason: state.pauseReason };
+  return readAllowed();
 }

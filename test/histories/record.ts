@@ -10,7 +10,7 @@ import { kysely } from "../../db/orm.ts";
 import { newId } from "../../domain/ids.ts";
 import { reservePorts } from "../../stack/infra.ts";
 import { findTemporalCli } from "../../stack/temporal-cli.ts";
-import { sendWorkflowId, TASK_QUEUES, WAKE_UP } from "../../temporal/ids.ts";
+import { sendWorkflowId, TASK_QUEUES } from "../../temporal/ids.ts";
 import { RESOURCE_ID, TEAM_ID } from "../../temporal/search-attributes.ts";
 import type { sendWorkflow } from "../../workflows/send.ts";
 import { previewUpdate } from "../../workflows/send-messages.ts";
@@ -183,24 +183,6 @@ const PATHS: Record<string, () => Promise<string>> = {
     await untilDetails(sendId, "starts at its send_at");
     await dayComes(sender, sendId);
     await update(sendId, "retry");
-    return sendId;
-  },
-
-  // Later in Postgres, as by a member, then earlier by an operator.
-  rescheduled: async () => {
-    const sender = await senderTo({ reader: 2 });
-    const setIn = (table: "newsletters" | "sends", id: string, days: number) =>
-      write(
-        sender,
-        sql`update ${sql.table(table)} set send_at = now() + make_interval(days => ${days}) where id = ${id}`,
-      );
-    await setIn("newsletters", sender.newsletterId, 2);
-    const sendId = await start(sender);
-    await untilDetails(sendId, "starts at its send_at");
-    await setIn("sends", sendId, 30);
-    await handleOf(sendId).signal(WAKE_UP);
-    const soon = new Date(Date.now() + 5_000).toISOString();
-    await handleOf(sendId).executeUpdate<unknown, [string]>("reschedule", { args: [soon] });
     return sendId;
   },
 

@@ -14,7 +14,7 @@ import { exportRecipients } from "../../../domain/import/export.ts";
 import { isOfBrand } from "../../../domain/mail/blocks/compile.ts";
 import { blockDocument } from "../../../domain/mail/blocks/schema.ts";
 import { mergeTags } from "../../../domain/mail/template.ts";
-import { rescheduleForMember } from "../../../domain/sends/client-commands.ts";
+import { rescheduleSend } from "../../../domain/sends/client-commands.ts";
 import { restoreVersion, saveDocument } from "../../../domain/sends/drafts/documents.ts";
 import { checkDraftLinks } from "../../../domain/sends/drafts/draft-links.ts";
 import { listDrafts } from "../../../domain/sends/drafts/draft-list.ts";
@@ -146,7 +146,7 @@ const reschedule = consoleMutation(
   { role: "EDITOR", isPatient: true, input: bodyOf(z.strictObject({ ...one, send_time: sendTime })) },
   async ({ ctx, input: { body } }) => {
     const time = { due: readTime(body.send_time), zone: body.send_time.zone };
-    followMove(ctx, await rescheduleForMember(ctx.em, ctx.tenant, { type: body.type, id: body.id }, time));
+    followMove(ctx, await rescheduleSend(ctx.em, ctx.tenant, { type: body.type, id: body.id }, time));
     return { id: body.id };
   },
 );

@@ -9,7 +9,6 @@ import { emit } from "../../webhooks/emit.ts";
 import { campaignRow, newsletterRow } from "../../webhooks/records.ts";
 import { COMPLAINT_THRESHOLD, complaintLimit, complaintRate } from "../complaint-rate.ts";
 import { PAUSE_REASONS } from "../pause-reasons.ts";
-import { nextSendAt } from "../plan/send-time.ts";
 import type { SendResource } from "../resource.ts";
 import type { SendMove } from "../send-log.ts";
 import { countStates, sentCount } from "./counts.ts";
@@ -101,7 +100,7 @@ async function markMoved(
   const tenant = { teamId, environment };
   const moved = await sql`
     update ${sql.table(`${resource.type}s`)} r
-    set status = s.status, status_reason = s.pause_reason, send_at = s.send_at, started_at = s.started_at, completed_at = s.completed_at
+    set status = s.status, status_reason = s.pause_reason, started_at = s.started_at, completed_at = s.completed_at
     from sends s
     where s.id = ${sendId} and ${ofTenant(tenant, "s")} and r.id = s.resource_id and ${ofTenant(tenant, "r")}
       and r.send_id = s.id and r.status <> 'SENT'`.execute(kysely(em));
@@ -112,27 +111,20 @@ interface Move {
   from: readonly SendStatus[];
   to: SendStatus;
   pauseReason?: string | null;
-  /** Only of a send that has never been SENDING. */
-  sendAt?: Date;
 }
 
 /**
  * Takes a send and its resource to `to`, in the caller's transaction; one that is there already has succeeded, without
  * an event. @returns whether the send is at `to` now
  */
-async function move(
-  em: EntityManager,
-  sendId: string,
-  { from, to, pauseReason = null, sendAt }: Move,
-): Promise<boolean> {
+async function move(em: EntityManager, sendId: string, { from, to, pauseReason = null }: Move): Promise<boolean> {
   const { rows } = await sql<Tenant & SendResource & { hasMoved: boolean; isFirstStart: boolean }>`
-    update sends s set status = ${to}, pause_reason = ${pauseReason}, send_at = coalesce(${sendAt ?? null}, s.send_at),
+    update sends s set status = ${to}, pause_reason = ${pauseReason},
       started_at = case when ${to === "SENDING"} then coalesce(s.started_at, now()) else s.started_at end,
       completed_at = case when ${TERMINAL.has(to)} then coalesce(s.completed_at, now()) else s.completed_at end,
       resumes = s.resumes + (s.status = 'PAUSED' and ${to === "SENDING" || to === "SCHEDULED"})::int
     from sends was
     where s.id = ${sendId} and was.id = s.id and s.status = any(${[...from, to]}::text[])
-      and (${sendAt === undefined} or s.started_at is null)
     returning s.team_id as "teamId", s.environment, s.resource_type as type, s.resource_id as id,
       was.status <> s.status as "hasMoved", was.started_at is null as "isFirstStart"`.execute(kysely(em));
   const [moved] = rows;
@@ -184,24 +176,6 @@ function change(
 /** SCHEDULED to SENDING, once its time has come by the database clock. */
 export function beginSend(em: EntityManager, sendId: string): Promise<ChangedSend> {
   return change(em, sendId, ({ startsInMs }) => (startsInMs > 0 ? undefined : { from: ["SCHEDULED"], to: "SENDING" }));
-}
-
-/**
- * Gives a send another time before it begins.
- * @param due when it is to start, if its days allow that; see `nextSendAt`
- */
-export async function rescheduleSend(em: EntityManager, sendId: string, due: Date): Promise<ChangedSend> {
-  const { rows } = await sql<{ sendDays: number[]; timeZone: string }>`
-    select coalesce(n.send_days, c.send_days, '{}')::int[] as "sendDays", t.time_zone as "timeZone"
-    from sends s join teams t on t.id = s.team_id
-    left join newsletters n on n.id = s.resource_id left join campaigns c on c.id = s.resource_id
-    where s.id = ${sendId}`.execute(kysely(em));
-  const [allowed] = rows;
-  const sendAt = allowed && nextSendAt(due, allowed.sendDays, allowed.timeZone);
-  return change(em, sendId, ({ status, pauseReason }) => {
-    const isOpen = status === "SCHEDULED" || status === "PAUSED";
-    return sendAt && isOpen ? { from: [status], to: status, pauseReason, sendAt } : undefined;
-  });
 }
 
 /**
