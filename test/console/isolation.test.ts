@@ -102,7 +102,6 @@ const SAMPLES: Record<string, Sample> = {
     body: { type: "newsletter", id: newsletter, version_id: draftVersion },
   }),
   "content.preview": ({ newsletter }) => ({ query: { type: "newsletter", id: newsletter } }),
-  "content.people": ({ newsletter }) => ({ query: { type: "newsletter", id: newsletter, starts_with: "a" } }),
   "content.recipients": ({ newsletter }) => ({ query: { type: "newsletter", id: newsletter, starts_with: "a" } }),
   "content.exportRecipients": ({ newsletter }) => ({ query: { type: "newsletter", id: newsletter } }),
   "content.sendTest": ({ newsletter, member }) => ({

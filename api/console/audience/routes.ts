@@ -34,14 +34,7 @@ const search = consoleQuery(
       query: z.strictObject({ in: z.enum(SEARCHED_TABLES), starts_with: email, list_id: idParam.optional() }),
     }),
   },
-  ({ ctx, input: { query } }) =>
-    searchRecords(
-      ctx.em,
-      ctx.tenant,
-      query.in,
-      query.starts_with,
-      query.list_id === undefined ? undefined : [query.list_id],
-    ),
+  ({ ctx, input: { query } }) => searchRecords(ctx.em, ctx.tenant, query.in, query.starts_with, query.list_id),
 );
 
 const history = consoleQuery(

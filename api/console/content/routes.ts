@@ -28,7 +28,7 @@ import {
   readBroadcast,
   updateDraft,
 } from "../../../domain/sends/drafts/drafts.ts";
-import { checkDraft, searchTargets, showDraft } from "../../../domain/sends/drafts/shown-draft.ts";
+import { checkDraft, showDraft } from "../../../domain/sends/drafts/shown-draft.ts";
 import { listVersions, readVersion } from "../../../domain/sends/drafts/versions.ts";
 import { ACTIVITIES } from "../../../domain/sends/ledger/activity.ts";
 import { pageRecipients } from "../../../domain/sends/ledger/recipients.ts";
@@ -238,14 +238,6 @@ const preview = consoleQuery(
   },
 );
 
-const startsWith = z.strictObject({ ...oneMail, starts_with: z.string().min(1).max(MAX_ADDRESS_LENGTH) });
-
-/** People whom a draft targets, by the beginning of an address or name: the mail can be shown as theirs. */
-const people = consoleQuery(
-  { role: "VIEWER", isHeavy: true, input: z.strictObject({ query: startsWith }) },
-  ({ ctx, input: { query } }) => searchTargets(ctx.em, ctx.tenant, mailOf(query), query.starts_with),
-);
-
 /** Before a send: for what it is refused, what could be better, and how many people lack a value. */
 const check = consoleQuery({ role: "VIEWER", isHeavy: true, input: ofMail }, ({ ctx, input: { query } }) =>
   checkDraft(ctx.em, ctx.tenant, mailOf(query)),
@@ -277,7 +269,9 @@ const duplicateRoute = consoleMutation(
 const recipients = consoleQuery(
   {
     role: "VIEWER",
-    input: z.strictObject({ query: startsWith }),
+    input: z.strictObject({
+      query: z.strictObject({ ...one, starts_with: z.string().min(1).max(MAX_ADDRESS_LENGTH) }),
+    }),
   },
   async ({ ctx, input: { query } }) => {
     const page = { beginning: query.starts_with, order: "asc", limit: FOUND } as const;
@@ -345,7 +339,6 @@ export const contentRouter = router({
   attachSegment: segment,
   attachAccounts: accounts,
   preview,
-  people,
   check,
   links,
   duplicate: duplicateRoute,

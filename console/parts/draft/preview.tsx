@@ -44,8 +44,12 @@ export function Preview({ mail, version }: PreviewProps) {
         <ChoiceFilter name="view" label="View" any="Wide (600 px)" choices={VIEWS} />
         <ChoiceFilter name="look" label="Look" any="Light" choices={LOOKS} />
       </div>
-      {find && (
-        <FoundPeople mail={mail} beginning={find} onChoose={(email) => set({ person: email, find: undefined })} />
+      {find && query.data && (
+        <FoundPeople
+          among={query.data.people}
+          beginning={find}
+          onChoose={(email) => set({ person: email, find: undefined })}
+        />
       )}
       {query.isPending && <Loading />}
       <Problem error={query.error} />
@@ -82,25 +86,25 @@ export function Preview({ mail, version }: PreviewProps) {
   );
 }
 
-interface FoundProps extends Pick<PreviewProps, "mail"> {
+interface FoundProps {
+  among: "subscribers" | "contacts";
   beginning: string;
   onChoose: (email: string) => void;
 }
 
-/** People whom the draft targets. */
-function FoundPeople({ mail, beginning, onChoose }: FoundProps) {
+function FoundPeople({ among, beginning, onChoose }: FoundProps) {
   const { client, base } = useWorkspace();
   const { data, error } = useQuery({
-    queryKey: [base, "people", mail, beginning],
+    queryKey: [base, among, beginning],
     queryFn: async () =>
-      (await client.app.content.people.query({ query: { ...mail, starts_with: beginning } }))
+      (await client.app.audience.search.query({ query: { in: among, starts_with: beginning } }))
         .data as unknown as Person[],
     retry: false,
   });
   return (
     <div role="status">
       <Problem error={error} />
-      {data?.length === 0 && "It goes to no person with such an address or name."}
+      {data?.length === 0 && "No person has such an address or name."}
       <div className="actions">
         {data?.map(({ email, first_name: first, last_name: last }) => (
           <button key={email} type="button" onClick={() => onChoose(email)}>

@@ -2,7 +2,6 @@ import { sql } from "kysely";
 import type { FieldValues } from "../../../db/entities/contact.ts";
 import { type EntityManager, forTenant, kysely, ofTenant, type Tenant } from "../../../db/orm.ts";
 import { lookupAddress } from "../../address.ts";
-import { searchRecords, searchSegment } from "../../audience/search.ts";
 import { segmentContacts } from "../../audience/segments/segments.ts";
 import { ApiError } from "../../errors.ts";
 import { type ContentWarning, MAX_BYTES_SHOWN, MAX_SUBJECT_SHOWN } from "../../mail/content-warnings.ts";
@@ -19,6 +18,8 @@ import { planMembers } from "./members.ts";
 export interface ShownDraft extends ShownMessage {
   from: { name: string | null; address: string } | null;
   to: ShownPerson;
+  /** Records of the people whose mail it can be shown as. */
+  people: "subscribers" | "contacts";
   /** The values are made up: they were asked for, or no person is targeted yet. */
   isSample: boolean;
   problems: DraftProblem[];
@@ -91,7 +92,8 @@ export async function showDraft(
   as: string | undefined,
 ): Promise<ShownDraft> {
   const { result, draft, to, isSample, readProblems } = await fillDraft(em, tenant, resource, as, "show");
-  return { ...result, to, isSample, from: await readSender(em, draft), problems: await readProblems() };
+  const people = draft.rules === "campaign" ? "contacts" : "subscribers";
+  return { ...result, to, people, isSample, from: await readSender(em, draft), problems: await readProblems() };
 }
 
 /** The HTML alone. @throws {ApiError} as `showDraft` */
@@ -111,14 +113,6 @@ export async function checkDraft(
     ...result.warnings.map(inWords),
   ];
   return { problems: await readProblems(), warnings };
-}
-
-/** The people whom a draft targets, as `searchRecords` finds them. @throws {ApiError} `not_found`; `filter_unsupported` */
-export async function searchTargets(em: EntityManager, tenant: Tenant, resource: MailResource, beginning: string) {
-  const { targetIds, rules } = await readDraft(em, tenant, resource, { lock: false });
-  if (rules !== "campaign") return searchRecords(em, tenant, "subscribers", beginning, targetIds);
-  const [segmentId] = targetIds;
-  return segmentId === undefined ? [] : searchSegment(em, tenant, segmentId, beginning);
 }
 
 const WITHOUT_TRACKING: DraftWarning = {
