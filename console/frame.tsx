@@ -1,35 +1,63 @@
 import { useQueryClient } from "@tanstack/react-query";
-import { Link, Navigate, Outlet, useNavigate, useParams } from "@tanstack/react-router";
-import { useMemo } from "react";
+import { Link, Navigate, Outlet, useLocation, useNavigate, useParams } from "@tanstack/react-router";
+import { useEffect, useMemo, useRef } from "react";
 import { clientOf, refusalOf, request } from "./api.ts";
 import { Select } from "./parts/form.tsx";
-import { Loading, Problem } from "./parts/page.tsx";
-import { useSession, WorkspaceProvider } from "./session.tsx";
+import { Brand, Icon, Loading, Problem } from "./parts/page.tsx";
+import { ROLES, useSession, WorkspaceProvider } from "./session.tsx";
 
-/** The pages of a team, in the order of the navigation. */
-const PAGES = [
-  ["", "Overview"],
-  ["newsletters", "Newsletters"],
-  ["campaigns", "Campaigns"],
-  ["sequences", "Sequences"],
-  ["templates", "Templates"],
-  ["lists", "Lists"],
-  ["subscribers", "Subscribers"],
-  ["contacts", "Contacts"],
-  ["segments", "Segments"],
-  ["imports", "Imports"],
-  ["fields", "Fields"],
-  ["suppressions", "Suppressions"],
-  ["accounts", "Accounts"],
-  ["domains", "Domains"],
-  ["providers", "Providers"],
-  ["webhooks", "Webhooks"],
-  ["keys", "Keys"],
-  ["members", "Members"],
-  ["usage", "Usage"],
-  ["settings", "Settings"],
-  ["brand", "Brand"],
-] as const;
+type Page = readonly [path: string, name: string, icon: string];
+
+/** The pages of a team by their groups, in the order of the navigation, with the paths of their icons. */
+const GROUPS: Readonly<Record<string, readonly Page[]>> = {
+  Results: [
+    ["", "Overview", "M5 20v-8M12 20V4m7 16v-5M2 20h20"],
+    ["usage", "Usage", "M4 18a9 9 0 1 1 16 0m-8-4 4-5"],
+  ],
+  Write: [
+    ["newsletters", "Newsletters", "M3 5h18v14H3zm0 2 9 6 9-6"],
+    ["campaigns", "Campaigns", "M4 9v5h3l9 5V4L7 9zm3 6 1 5h3m9-10v3"],
+    ["sequences", "Sequences", "M4 4h5v5H4zm11 11h5v5h-5zM9 6.5h4a3 3 0 0 1 3 3V15M4 17.5h8"],
+    ["templates", "Templates", "M4 4h16v16H4zm0 5h16M10 9v11"],
+    ["brand", "Brand", "M12 3s7 7 7 11a7 7 0 0 1-14 0c0-4 7-11 7-11zM9 14a3 3 0 0 0 3 3"],
+  ],
+  Audience: [
+    ["lists", "Lists", "M8 6h13M8 12h13M8 18h13M3 6h.01M3 12h.01M3 18h.01"],
+    ["subscribers", "Subscribers", "M9 11a4 4 0 1 0 0-8 4 4 0 0 0 0 8zm-7 10c0-4 3-6 7-6s7 2 7 6m0-10 2 2 4-4"],
+    ["contacts", "Contacts", "M3 5h18v14H3zm6 7a2 2 0 1 0 0-4 2 2 0 0 0 0 4zm-3 4c0-2.5 6-2.5 6 0m3-6h3m-3 4h3"],
+    ["segments", "Segments", "M11 4a8.5 8.5 0 1 0 9 9h-9zm4-1a8 8 0 0 1 6 6h-6z"],
+    ["imports", "Imports", "M12 16V4M7 9l5-5 5 5M4 16v4h16v-4"],
+    ["fields", "Fields", "M3 12V3h9l9 9-9 9zm4.5-4.5h.01"],
+    ["suppressions", "Suppressions", "M12 3a9 9 0 1 0 0 18 9 9 0 0 0 0-18zM6 6l12 12"],
+  ],
+  Settings: [
+    ["accounts", "Accounts", "M21 3 3 10l7 4 4 7zM10 14 21 3"],
+    ["domains", "Domains", "M12 3a9 9 0 1 0 0 18 9 9 0 0 0 0-18zM3 12h18M12 3c5 5 5 13 0 18-5-5-5-13 0-18"],
+    ["providers", "Providers", "M9 7V3m6 4V3M6 8h12v4a6 6 0 0 1-12 0zm6 10v3"],
+    ["webhooks", "Webhooks", "m8 8-4 4 4 4m8-8 4 4-4 4M13 5l-2 14"],
+    ["keys", "Keys", "M12 10h10v3h-2v3h-3v-3h-5a4.5 4.5 0 1 1 0-3zm-4 1.5h.01"],
+    [
+      "members",
+      "Members",
+      "M9 11a4 4 0 1 0 0-8 4 4 0 0 0 0 8zm-7 10c0-4 3-6 7-6s7 2 7 6M16 3.5a4 4 0 0 1 0 7m2 5c3 .5 4 2.5 4 5.5",
+    ],
+    ["settings", "Settings", "M3 7h11m5 0h2M3 17h2m5 0h11M14 5h5v4h-5zm-9 10h5v4H5z"],
+  ],
+};
+
+/** Shows the present page's link, where the navigation scrolls. */
+function usePresentLink() {
+  const nav = useRef<HTMLElement>(null);
+  const path = useLocation({ select: ({ pathname }) => pathname });
+  // biome-ignore lint/correctness/useExhaustiveDependencies: another path has another link
+  useEffect(() => {
+    const link = nav.current?.querySelector<HTMLElement>("[aria-current]");
+    if (!link || !nav.current) return;
+    const { clientWidth, clientHeight } = nav.current;
+    nav.current.scrollTo(link.offsetLeft - clientWidth / 3, link.offsetTop - clientHeight / 2);
+  }, [path]);
+  return nav;
+}
 
 /** Navigation and the team's choice around every page of a team. */
 export function Frame() {
@@ -43,7 +71,13 @@ export function Frame() {
     return clientOf({ team, environment: place.environment }, lookAgain);
   }, [team, place.environment, queries]);
 
-  if (session.isPending) return <Loading />;
+  const nav = usePresentLink();
+  if (session.isPending)
+    return (
+      <main className="alone">
+        <Loading />
+      </main>
+    );
   const hasEnded = session.error !== null && refusalOf(session.error).status === 401;
   // The page keeps its unsaved text, also while the member signs in elsewhere.
   const here = window.location.pathname + window.location.search;
@@ -63,45 +97,51 @@ export function Frame() {
       <a className="skip" href="#page">
         Skip to the page
       </a>
-      <header className="top">
-        <strong>Mailkeel</strong>
-        <Select
-          aria-label="Team"
-          value={team}
-          choices={Object.fromEntries(session.data.teams.map(({ id, name }) => [id, name]))}
-          onChange={(chosen) => navigate({ to: `/${chosen}/${environment}` })}
-        />
-        <Select
-          aria-label="Environment"
-          value={environment}
-          choices={{ live: "Live", test: "Test" }}
-          onChange={(chosen) => navigate({ to: `/${team}/${chosen}` })}
-        />
-        <details className="menu">
-          <summary>{session.data.email}</summary>
-          <div>
-            <p className="muted">{current.role}</p>
-            <button type="button" onClick={() => signOut(false)}>
-              Sign out
-            </button>
-            <button type="button" onClick={() => signOut(true)}>
-              Sign out everywhere
-            </button>
-          </div>
-        </details>
-      </header>
       <div className="body">
-        <nav aria-label="Pages">
-          <ul>
-            {PAGES.map(([path, name]) => (
-              <li key={name}>
-                <Link to={path === "" ? base : `${base}/${path}`} activeOptions={{ exact: path === "" }}>
-                  {name}
-                </Link>
-              </li>
+        <header className="side">
+          <Brand />
+          <Select
+            aria-label="Team"
+            value={team}
+            choices={Object.fromEntries(session.data.teams.map(({ id, name }) => [id, name]))}
+            onChange={(chosen) => navigate({ to: `/${chosen}/${environment}` })}
+          />
+          <Select
+            aria-label="Environment"
+            value={environment}
+            choices={{ live: "Live", test: "Test" }}
+            onChange={(chosen) => navigate({ to: `/${team}/${chosen}` })}
+          />
+          <nav ref={nav} aria-label="Pages">
+            {Object.entries(GROUPS).map(([group, pages]) => (
+              <section key={group} aria-label={group}>
+                <h2>{group}</h2>
+                <ul>
+                  {pages.map(([path, name, icon]) => (
+                    <li key={name}>
+                      <Link to={path === "" ? base : `${base}/${path}`} activeOptions={{ exact: path === "" }}>
+                        <Icon path={icon} />
+                        {name}
+                      </Link>
+                    </li>
+                  ))}
+                </ul>
+              </section>
             ))}
-          </ul>
-        </nav>
+          </nav>
+          <details className="menu">
+            <summary>{session.data.email}</summary>
+            <div>
+              <p className="muted">{ROLES[current.role]}</p>
+              <button type="button" onClick={() => signOut(false)}>
+                Sign out
+              </button>
+              <button type="button" onClick={() => signOut(true)}>
+                Sign out everywhere
+              </button>
+            </div>
+          </details>
+        </header>
         <main id="page" key={base}>
           {hasEnded && (
             <p className="problem" role="alert">

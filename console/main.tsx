@@ -5,6 +5,7 @@ import { createRoot } from "react-dom/client";
 import { refusalOf } from "./api.ts";
 import { router } from "./router.tsx";
 import "@fontsource-variable/inter/wght.css";
+import "./tokens.css";
 import "./style.css";
 
 // Browsers have it for https and localhost alone, and a deployment may serve plain http.

@@ -52,6 +52,8 @@ export function useData<Data>(
   return data;
 }
 
-const RANK: readonly Role[] = ["VIEWER", "EDITOR", "ADMIN", "OWNER"];
+/** The names of the roles; each may do more than the one before. */
+export const ROLES: Record<Role, string> = { VIEWER: "Viewer", EDITOR: "Editor", ADMIN: "Admin", OWNER: "Owner" };
+const RANK = Object.keys(ROLES);
 /** Whether the member has at least this role. The server decides; this hides what it would refuse. */
 export const useRole = (least: Role): boolean => RANK.indexOf(useWorkspace().current.role) >= RANK.indexOf(least);

@@ -8,7 +8,7 @@ import { Targets } from "../parts/draft/targets.tsx";
 import { TestMail } from "../parts/draft/test-mail.tsx";
 import { Versions } from "../parts/draft/versions.tsx";
 import { Duplicate } from "../parts/duplicate.tsx";
-import { PageHead, Part } from "../parts/page.tsx";
+import { PageHead, Part, State } from "../parts/page.tsx";
 import { Remove } from "../parts/remove.tsx";
 import { isOpen, type Kind, useCalls, useProgress } from "../parts/send/calls.ts";
 import { CheckSend } from "../parts/send/check-send.tsx";
@@ -44,7 +44,7 @@ function Shown({ kind, draft }: { kind: Kind; draft: Draft }) {
   return (
     <>
       <PageHead title={name}>
-        <span>{STATES[status]}</span>
+        <State of={STATES} is={status} />
         {mayWrite && <Duplicate type={kind} id={id} />}
         {mayWrite && <SaveAsTemplate kind={kind} id={id} name={name} isDisabled={isDirty} />}
         {isDraft && (

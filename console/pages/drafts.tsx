@@ -3,7 +3,7 @@ import type { Client, DataOf } from "../api.ts";
 import { Act } from "../parts/act.tsx";
 import { STATES } from "../parts/draft/drafts.ts";
 import { ChoiceFilter, choiceOf, SearchFilter, useFilters } from "../parts/filters.tsx";
-import { PageHead, When } from "../parts/page.tsx";
+import { choicesOf, PageHead, State, When } from "../parts/page.tsx";
 import { type Kind, useCalls } from "../parts/send/calls.ts";
 import { MoveStart, useStartText } from "../parts/send/time.tsx";
 import { partOf, shortPercent } from "../parts/send/words.ts";
@@ -24,7 +24,7 @@ const TEXTS = {
   },
 };
 
-const { ACTIVE: _running, STOPPED: _stopped, ...FILTERS } = STATES;
+const { ACTIVE: _running, STOPPED: _stopped, ...FILTERS } = choicesOf(STATES);
 const NONE = <span className="muted">none yet</span>;
 const NAME_HINT = "For the team alone; recipients see the subject.";
 
@@ -100,7 +100,7 @@ function Page({ kind }: { kind: Kind }) {
         keyOf={({ id }) => id}
         columns={[
           { name: "Name", cell: ({ id, name }) => <Link to={`${base}/${kind}s/${id}`}>{name}</Link> },
-          { name: "State", cell: (draft) => STATES[draft.status] },
+          { name: "State", cell: (draft) => <State of={STATES} is={draft.status} /> },
           { name: "Subject", cell: ({ subject }) => subject ?? NONE },
           { name: "Targets", cell: ({ targets }) => targets.join(", ") || NONE },
           { name: "Recipients", cell: recipientsText, isNumber: true },

@@ -2,6 +2,7 @@ import { Link, useLocation } from "@tanstack/react-router";
 import { useState } from "react";
 import { request } from "../api.ts";
 import { Form } from "../parts/form.tsx";
+import { Brand } from "../parts/page.tsx";
 
 /** The page to return to. The link of the mail opens a tab of its own. */
 const PAGE = "mailkeel-page";
@@ -11,7 +12,8 @@ export function SignIn() {
   const link = useLocation({ select: ({ hash }) => hash });
   return (
     <main className="alone">
-      <h1>Mailkeel</h1>
+      <Brand />
+      <h1>Sign in</h1>
       {link === "" ? <AskForLink /> : <UseLink link={link} />}
     </main>
   );

@@ -1,7 +1,7 @@
 import { Link, Navigate } from "@tanstack/react-router";
 import { refusalOf } from "../api.ts";
-import { Loading, Problem } from "../parts/page.tsx";
-import { useSession } from "../session.tsx";
+import { Brand, Loading, Problem } from "../parts/page.tsx";
+import { ROLES, useSession } from "../session.tsx";
 
 /** The choice of a team, for a member of several. */
 export function Teams() {
@@ -16,11 +16,14 @@ export function Teams() {
   if (only && teams.length === 1) return <Navigate to={`/${only.id}/live`} />;
   return (
     <main className="alone">
+      <Brand />
       <h1>Your teams</h1>
       <ul className="plain">
         {teams.map(({ id, name, role }) => (
           <li key={id}>
-            <Link to={`/${id}/live`}>{name}</Link> <span className="muted">{role}</span>
+            <Link to={`/${id}/live`}>
+              <bdi>{name}</bdi> <span className="muted">{ROLES[role]}</span>
+            </Link>
           </li>
         ))}
       </ul>

@@ -10,16 +10,35 @@ export function PageHead({ title, children }: { title: string; children?: ReactN
   }, [title]);
   return (
     <div className="head">
-      <h1>{title}</h1>
+      <h1>
+        <bdi>{title}</bdi>
+      </h1>
       <div className="actions">{children}</div>
     </div>
   );
 }
 
-export const Loading = () => (
-  <p className="muted" role="status">
-    Loading…
-  </p>
+/** A drawing of lines, without a meaning of its own. */
+export const Icon = ({ path, className }: { path: string; className?: string }) => (
+  <svg viewBox="0 0 24 24" aria-hidden="true" className={className}>
+    <path d={path} />
+  </svg>
+);
+
+/** The product's mark, a mail with a keel, and its name. */
+export const Brand = () => (
+  <span className="brand">
+    <Icon className="mark" path="M5 7h14l-2.5 9h-9zm0 0 7 5 7-5m-7 9v3" />
+    <span>Mailkeel</span>
+  </span>
+);
+
+/** Keeps the room of what is being read. */
+export const Loading = ({ like = "chart" }: { like?: "table" | "chart" | undefined }) => (
+  <div role="status">
+    <span className="hidden">Loading…</span>
+    <div className={`skeleton ${like}`} />
+  </div>
 );
 
 /** In the place of a page, or a part of one, that could not be read. */
@@ -37,9 +56,9 @@ export function Failed({ error, reset }: ErrorComponentProps) {
 }
 
 /** A part of a page that waits for its own reads, and fails by itself. */
-export const Part = ({ children }: { children: ReactNode }) => (
+export const Part = ({ children, like }: { children: ReactNode; like?: "table" | undefined }) => (
   <CatchBoundary getResetKey={() => 0} errorComponent={Failed}>
-    <Suspense fallback={<Loading />}>{children}</Suspense>
+    <Suspense fallback={<Loading like={like} />}>{children}</Suspense>
   </CatchBoundary>
 );
 
@@ -102,16 +121,20 @@ export const Facts = ({ of, className = "facts" }: FactsProps) => (
 );
 
 /** The words of a state by its code, and their colour. */
-export type States = Readonly<Record<string, readonly [text: string, colour: "good" | "warn" | "wrong" | "muted"]>>;
+export type States = Readonly<
+  Record<string, readonly [text: string, colour: "good" | "warn" | "wrong" | "muted" | "accent"]>
+>;
 
 export const State = ({ of, is }: { of: States; is: string }) => (
-  <strong className={of[is]?.[1]}>{of[is]?.[0] ?? is}</strong>
+  <span className={`state ${of[is]?.[1]}`}>{of[is]?.[0] ?? is}</span>
 );
 
 /** Choices of a filter by states. */
-export const choicesOf = (
-  states: Readonly<Record<string, readonly [text: string, ...string[]]>>,
-): Record<string, string> => Object.fromEntries(Object.entries(states).map(([name, [text]]) => [name, text]));
+export const choicesOf = <Name extends string>(states: Readonly<Record<Name, readonly [text: string, ...string[]]>>) =>
+  Object.fromEntries(Object.entries<readonly string[]>(states).map(([name, [text]]) => [name, text])) as Record<
+    Name,
+    string
+  >;
 
 /** An instant in the reader's own time zone. */
 export const When = ({ at }: { at: string | null }) =>

@@ -1,5 +1,5 @@
 import { useInfiniteQuery } from "@tanstack/react-query";
-import { type ReactNode, useState } from "react";
+import { isValidElement, type ReactNode, useState } from "react";
 import { SearchFilter, useFilters } from "./filters.tsx";
 import { Loading, Problem } from "./page.tsx";
 
@@ -20,6 +20,30 @@ interface TableProps<Row> {
   empty?: ReactNode;
 }
 
+/** The column of buttons: it is the last, and shows no name. */
+const ACTIONS = "Actions";
+const classOf = (name: string, isNumber = false) => (isNumber ? "number" : name === ACTIONS ? "last" : undefined);
+
+/** The text of a cell that is nothing but a text, or a link or a button with one. */
+const textOf = (cell: ReactNode): string | undefined =>
+  typeof cell === "string"
+    ? cell
+    : isValidElement<{ children?: ReactNode }>(cell)
+      ? textOf(cell.props.children)
+      : undefined;
+
+/** A text of any length and direction, which does not change what stands around it. */
+function Cell({ of: cell }: { of: ReactNode }) {
+  const text = textOf(cell);
+  return text === undefined ? (
+    cell
+  ) : (
+    <bdi className="cut" title={text}>
+      {cell}
+    </bdi>
+  );
+}
+
 export function Table<Row>({ caption, rows, columns, keyOf, empty }: TableProps<Row>) {
   if (empty !== undefined && rows.length === 0) return <div className="empty">{empty}</div>;
   return (
@@ -31,8 +55,8 @@ export function Table<Row>({ caption, rows, columns, keyOf, empty }: TableProps<
         <thead>
           <tr>
             {columns.map(({ name, isNumber }) => (
-              <th key={name} scope="col" className={isNumber ? "number" : undefined}>
-                {name}
+              <th key={name} scope="col" className={classOf(name, isNumber)}>
+                <span className={name === ACTIONS ? "hidden" : undefined}>{name}</span>
               </th>
             ))}
           </tr>
@@ -41,8 +65,8 @@ export function Table<Row>({ caption, rows, columns, keyOf, empty }: TableProps<
           {rows.map((row) => (
             <tr key={keyOf(row)}>
               {columns.map(({ name, cell, isNumber }) => (
-                <td key={name} className={isNumber ? "number" : undefined}>
-                  {cell(row)}
+                <td key={name} data-name={name} className={classOf(name, isNumber)}>
+                  <Cell of={cell(row)} />
                 </td>
               ))}
             </tr>
@@ -107,7 +131,7 @@ export function List<Row>({ queryKey, read, ...table }: ListProps<Row>) {
     initialPageParam: undefined as string | undefined,
     getNextPageParam: ({ meta }) => (meta["next_cursor"] as string | null | undefined) ?? undefined,
   });
-  if (query.isPending) return <Loading />;
+  if (query.isPending) return <Loading like="table" />;
   if (query.error) return <Problem error={query.error} />;
   const rows = query.data.pages.flatMap(({ data }) => data as readonly Row[]);
   return (

@@ -21,18 +21,18 @@ export interface Mail {
   step_id?: string;
 }
 
-/** The states in the words of the pages. */
-export const STATES: Readonly<Record<Draft["status"], string>> = {
-  DRAFT: "Draft",
-  SCHEDULED: "Scheduled",
-  SENDING: "Going out",
-  PAUSED: "Paused",
-  SENT: "Sent",
-  CANCELLED: "Cancelled",
-  FAILED: "Failed",
-  ACTIVE: "Running",
-  STOPPED: "Stopped",
-};
+/** The states in the words of the pages, and their colour. */
+export const STATES = {
+  DRAFT: ["Draft", "muted"],
+  SCHEDULED: ["Scheduled", "accent"],
+  SENDING: ["Going out", "accent"],
+  PAUSED: ["Paused", "warn"],
+  SENT: ["Sent", "good"],
+  CANCELLED: ["Cancelled", "muted"],
+  FAILED: ["Failed", "wrong"],
+  ACTIVE: ["Running", "good"],
+  STOPPED: ["Stopped", "muted"],
+} as const;
 
 /** The lists that a newsletter may go to, or the segments of a campaign. */
 export function useTargets(kind: Kind): readonly { id: string; name: string }[] {
