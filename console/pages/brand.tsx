@@ -42,7 +42,7 @@ export function Page() {
   return (
     <>
       <PageHead title="Brand" />
-      {disabled && <p className="notice">An ADMIN or an OWNER can change the brand.</p>}
+      {disabled && <p className="notice">An admin or an owner can change the brand.</p>}
       <div className="draft">
         <Form
           key={turn}

@@ -6,7 +6,7 @@ import { useLists } from "../parts/audience/lists.ts";
 import { saveFile } from "../parts/export.tsx";
 import { useFilters } from "../parts/filters.tsx";
 import { Field, Form, type Values } from "../parts/form.tsx";
-import { Facts, PageHead, Part, When } from "../parts/page.tsx";
+import { Facts, PageHead, Part, State, When } from "../parts/page.tsx";
 import { Table } from "../parts/table.tsx";
 import { useData, useWorkspace } from "../session.tsx";
 import { isUnderWay, POLL_MS, STATES } from "./imports.tsx";
@@ -54,10 +54,10 @@ export function Page() {
         )}
       </PageHead>
       <p role="status">
-        This file is {STATES[state]}.{" "}
+        <State of={STATES} is={state} />{" "}
         {isEditable && (
           <>
-            It is kept until <When at={found.expires_at} />.
+            This file is kept until <When at={found.expires_at} />.
           </>
         )}
       </p>

@@ -4,18 +4,18 @@ import { type Client, refusalOf } from "../api.ts";
 import { Act } from "../parts/act.tsx";
 import { useFilters } from "../parts/filters.tsx";
 import { Field } from "../parts/form.tsx";
-import { PageHead, When } from "../parts/page.tsx";
+import { PageHead, State, When } from "../parts/page.tsx";
 import { All } from "../parts/table.tsx";
 import { useData, useRole, useWorkspace } from "../session.tsx";
 
 export const STATES = {
-  UPLOADING: "being uploaded",
-  UPLOADED: "to be checked",
-  CHECKING: "being checked",
-  CHECKED: "checked, to be imported",
-  RUNNING: "being imported",
-  DONE: "imported",
-  FAILED: "failed",
+  UPLOADING: ["being uploaded", "accent"],
+  UPLOADED: ["to be checked", "warn"],
+  CHECKING: ["being checked", "accent"],
+  CHECKED: ["checked, to be imported", "warn"],
+  RUNNING: ["being imported", "accent"],
+  DONE: ["imported", "good"],
+  FAILED: ["failed", "wrong"],
 } as const;
 
 export const POLL_MS = 2_000;
@@ -44,7 +44,11 @@ export function Page() {
           { name: "Imported as", cell: ({ kind }) => kind ?? "not chosen" },
           {
             name: "State",
-            cell: ({ state, progress }) => STATES[state] + (isUnderWay(state) ? `, ${progress} %` : ""),
+            cell: ({ state, progress }) => (
+              <>
+                <State of={STATES} is={state} /> {isUnderWay(state) && `${progress} %`}
+              </>
+            ),
           },
           { name: "Uploaded", cell: ({ created_at }) => <When at={created_at} /> },
         ]}

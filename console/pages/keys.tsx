@@ -4,7 +4,7 @@ import { type ListRecord, useLists } from "../parts/audience/lists.ts";
 import { useSecret } from "../parts/dialog.tsx";
 import { ChoiceFilter, useFilters } from "../parts/filters.tsx";
 import { type FormProps, Inputs } from "../parts/form.tsx";
-import { PageHead, When } from "../parts/page.tsx";
+import { PageHead, State, When } from "../parts/page.tsx";
 import { type Scope, ScopeChoice, sends } from "../parts/scopes.tsx";
 import { All } from "../parts/table.tsx";
 import { useData, useRole, useWorkspace } from "../session.tsx";
@@ -14,6 +14,13 @@ const REVOKES =
   "Programs that use it are refused at once, and sends of it that have not ended are stopped. This cannot be undone.";
 const REVOKES_CONSOLE =
   "Sends that were confirmed by it and have not ended are stopped. Its member is an admin and can renew it: to keep them from sending, change their role.";
+
+const STATES = {
+  works: ["works", "good"],
+  left: ["stopped: its member has left", "wrong"],
+  revoked: ["revoked", "muted"],
+  expired: ["expired", "muted"],
+} as const;
 
 /** The API keys of a team in one environment. Members who are no admins see the service's refusal. */
 export function Page() {
@@ -72,7 +79,7 @@ export function Page() {
             name: "State",
             cell: ({ state, expires_at, member }) => (
               <>
-                {member.has_left ? "stopped: its member has left" : state}
+                <State of={STATES} is={member.has_left ? "left" : state} />
                 {state === "works" && expires_at && (
                   <p className="muted">
                     until <When at={expires_at} />

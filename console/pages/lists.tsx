@@ -8,7 +8,7 @@ import { SubscriptionActions } from "../parts/audience/subscription.tsx";
 import { Export } from "../parts/export.tsx";
 import { ChoiceFilter, choiceOf, SearchFilter, useFilters } from "../parts/filters.tsx";
 import type { Values } from "../parts/form.tsx";
-import { Facts, PageHead, Part, When } from "../parts/page.tsx";
+import { choicesOf, Facts, PageHead, Part, State, When } from "../parts/page.tsx";
 import { Remove } from "../parts/remove.tsx";
 import { type Column, List } from "../parts/table.tsx";
 import { useData, useRole, useWorkspace } from "../session.tsx";
@@ -118,8 +118,11 @@ export function OneList() {
   const states: Column<Member>[] = [
     {
       name: "Status",
-      cell: ({ status, confirmation_withheld: withheld }) =>
-        `${SUBSCRIPTION_STATUSES[status]}${withheld ? `; not asked: ${WITHHELD[withheld]}` : ""}`,
+      cell: ({ status, confirmation_withheld: withheld }) => (
+        <>
+          <State of={SUBSCRIPTION_STATUSES} is={status} /> {withheld && `Not asked: ${WITHHELD[withheld]}`}
+        </>
+      ),
     },
     {
       name: "Actions",
@@ -168,7 +171,7 @@ export function OneList() {
             : "This list has no subscriber yet. Add a person, or import many from a file."
         }
       >
-        <ChoiceFilter name="status" label="Status" any="all" choices={SUBSCRIPTION_STATUSES} />
+        <ChoiceFilter name="status" label="Status" any="all" choices={choicesOf(SUBSCRIPTION_STATUSES)} />
       </AddressList>
     </>
   );

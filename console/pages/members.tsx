@@ -1,14 +1,18 @@
 import { Act } from "../parts/act.tsx";
-import { PageHead, When } from "../parts/page.tsx";
+import { PageHead, State, type States, When } from "../parts/page.tsx";
 import { All } from "../parts/table.tsx";
-import { type Role, useData, useRole, useWorkspace } from "../session.tsx";
+import { ROLES, type Role, useData, useRole, useWorkspace } from "../session.tsx";
 
-const ROLES: Record<Role, string> = {
-  VIEWER: "Viewer: reads everything but keys and members",
-  EDITOR: "Editor: also writes newsletters, lists, segments and imports, but sends nothing",
-  ADMIN: "Admin: also sends, and manages accounts, domains, webhooks, keys and members",
-  OWNER: "Owner: also makes and changes owners",
+const RIGHTS: Record<Role, string> = {
+  VIEWER: "reads everything but keys and members",
+  EDITOR: "also writes newsletters, lists, segments and imports, but sends nothing",
+  ADMIN: "also sends, and manages accounts, domains, webhooks, keys and members",
+  OWNER: "also makes and changes owners",
 };
+const CHOICES = Object.fromEntries(
+  Object.entries(RIGHTS).map(([role, text]) => [role, `${ROLES[role as Role]}: ${text}`]),
+);
+const STATES: States = Object.fromEntries(Object.entries(ROLES).map(([role, name]) => [role, [name, "muted"]]));
 
 /** The members of a team. Members who are no admins see the service's refusal. */
 export function Page() {
@@ -17,8 +21,8 @@ export function Page() {
   const isOwner = useRole("OWNER");
   const { invite, changeRole, removeMember } = client.app.team;
   const members = useData(["members"], () => client.app.team.members.query({}));
-  const { OWNER, ...others } = ROLES;
-  const choices = isOwner ? { ...others, OWNER } : others;
+  const { OWNER: _, ...others } = CHOICES;
+  const choices = isOwner ? CHOICES : others;
   return (
     <>
       <PageHead title="Members">
@@ -45,7 +49,7 @@ export function Page() {
         columns={[
           { name: "Name", cell: ({ name, is_you }) => (is_you ? `${name} (you)` : name) },
           { name: "Address", cell: ({ email }) => email },
-          { name: "Role", cell: ({ role }) => role },
+          { name: "Role", cell: ({ role }) => <State of={STATES} is={role} /> },
           { name: "Keys", isNumber: true, cell: ({ working_keys }) => working_keys },
           { name: "Added", cell: ({ created_at }) => <When at={created_at} /> },
           {

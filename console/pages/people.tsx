@@ -11,7 +11,7 @@ import {
 } from "../parts/audience/people.tsx";
 import { Export } from "../parts/export.tsx";
 import { ChoiceFilter, choiceOf, useFilters } from "../parts/filters.tsx";
-import { PageHead, When } from "../parts/page.tsx";
+import { choicesOf, PageHead, State, When } from "../parts/page.tsx";
 import { useRole, useWorkspace } from "../session.tsx";
 
 /** The people on the team's lists, who get newsletters. */
@@ -57,7 +57,12 @@ function People({ kind }: { kind: PersonKind }) {
           { name: "Address", cell: ({ email }) => <PersonLink email={email} /> },
           { name: "Name", cell: nameOf },
           ...(isContacts
-            ? [{ name: "Address status", cell: ({ email_status: is }: Person) => is && EMAIL_STATUSES[is] }]
+            ? [
+                {
+                  name: "Address status",
+                  cell: ({ email_status: is }: Person) => is && <State of={EMAIL_STATUSES} is={is} />,
+                },
+              ]
             : []),
           { name: "Added", cell: ({ created_at }) => <When at={created_at} /> },
           {
@@ -73,7 +78,9 @@ function People({ kind }: { kind: PersonKind }) {
         ]}
         empty={status ? "No contact has this status." : EMPTY[kind]}
       >
-        {isContacts && <ChoiceFilter name="email_status" label="Address status" any="all" choices={EMAIL_STATUSES} />}
+        {isContacts && (
+          <ChoiceFilter name="email_status" label="Address status" any="all" choices={choicesOf(EMAIL_STATUSES)} />
+        )}
       </AddressList>
     </>
   );

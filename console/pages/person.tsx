@@ -16,8 +16,8 @@ import {
 import { SubscriptionActions } from "../parts/audience/subscription.tsx";
 import { Lift, REASONS, Suppress } from "../parts/audience/suppressions.tsx";
 import type { Values } from "../parts/form.tsx";
-import { Facts, PageHead, When } from "../parts/page.tsx";
-import { outcomeText } from "../parts/send/live-send.tsx";
+import { Facts, PageHead, State, When } from "../parts/page.tsx";
+import { OUTCOMES } from "../parts/send/live-send.tsx";
 import { reasonText } from "../parts/send/words.ts";
 import { List, Table } from "../parts/table.tsx";
 import { useData, useRole, useWorkspace } from "../session.tsx";
@@ -67,7 +67,7 @@ export function Page() {
         <section className="card">
           <h2>Contact</h2>
           <RecordOf kind="contacts" email={email} person={contact}>
-            {contact && `${EMAIL_STATUSES[contact.email_status]}, `}
+            {contact && `${EMAIL_STATUSES[contact.email_status][0]}, `}
           </RecordOf>
           {contact && <Facts of={fields.map(({ name }) => [name, shown(contact.fields[name])])} />}
         </section>
@@ -187,7 +187,7 @@ function Subscriptions({ subscriber: { id, subscriptions } }: { subscriber: Subs
             name: "List",
             cell: ({ list_id }) => <Link to={`${base}/lists/${list_id}`}>{nameOfList(list_id)}</Link>,
           },
-          { name: "Status", cell: ({ status }) => SUBSCRIPTION_STATUSES[status] },
+          { name: "Status", cell: ({ status }) => <State of={SUBSCRIPTION_STATUSES} is={status} /> },
           {
             name: "Since",
             cell: ({ confirmed_at, unsubscribed_at, created_at }) => (
@@ -279,11 +279,12 @@ function Mails({ email }: { email: string }) {
           { name: "When", cell: ({ updated_at }) => <When at={updated_at} /> },
           {
             name: "Outcome",
-            cell: ({ status, reason, reports }) =>
-              [
-                `${outcomeText(status)}${status !== "SENT" && reason ? ` (${reasonText(reason)})` : ""}`,
-                ...reports.map(({ kind }) => REPORTS[kind] ?? kind),
-              ].join("; "),
+            cell: ({ status, reason, reports }) => (
+              <>
+                <State of={OUTCOMES} is={status.toLowerCase()} /> {status !== "SENT" && reason && reasonText(reason)}{" "}
+                {reports.map(({ kind }) => REPORTS[kind] ?? kind).join("; ")}
+              </>
+            ),
           },
           { name: "Opened", cell: ({ opens }) => times(opens) },
           { name: "Clicked", cell: ({ clicks }) => times(clicks) },

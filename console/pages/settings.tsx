@@ -24,7 +24,7 @@ export function Page() {
   return (
     <>
       <PageHead title="Settings" />
-      {disabled && <p className="notice">An ADMIN or an OWNER can change these settings.</p>}
+      {disabled && <p className="notice">An admin or an owner can change these settings.</p>}
       <Form
         key={turn}
         inputs={[

@@ -14,7 +14,7 @@ export function useFilters(): [Filters, (patch: Filters, options?: { ignoreBlock
 }
 
 /** The value of a filter, where it is one of the choices. */
-export const choiceOf = <Choice extends string>(choices: Readonly<Record<Choice, string>>, value = "") =>
+export const choiceOf = <Choice extends string>(choices: Readonly<Record<Choice, unknown>>, value = "") =>
   value in choices ? (value as Choice) : undefined;
 
 /** A search that begins with Enter or its button. */

@@ -121,8 +121,8 @@ export const Facts = ({ of, className = "facts" }: FactsProps) => (
 );
 
 /** The words of a state by its code, and their colour. */
-export type States = Readonly<
-  Record<string, readonly [text: string, colour: "good" | "warn" | "wrong" | "muted" | "accent"]>
+export type States<Name extends string = string> = Readonly<
+  Record<Name, readonly [text: string, colour: "good" | "warn" | "wrong" | "muted" | "accent"]>
 >;
 
 export const State = ({ of, is }: { of: States; is: string }) => (

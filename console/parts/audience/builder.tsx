@@ -1,7 +1,7 @@
 import { useState } from "react";
 import { useData, useWorkspace } from "../../session.tsx";
 import { Field, Select } from "../form.tsx";
-import { Part } from "../page.tsx";
+import { choicesOf, Part } from "../page.tsx";
 import {
   type Condition,
   type Control,
@@ -202,7 +202,7 @@ function ValueInput({ control, isNumber, value, onChange }: ValueProps) {
     );
   }
   if (control === "status") {
-    return <Pick label="Value" value={String(value)} choices={EMAIL_STATUSES} onChange={onChange} />;
+    return <Pick label="Value" value={String(value)} choices={choicesOf(EMAIL_STATUSES)} onChange={onChange} />;
   }
   if (control === "lines") {
     return (
@@ -271,7 +271,7 @@ function ListPart({ value, onChange }: EditProps<Condition>) {
       <Pick
         label="Status"
         value={String(value["status"] ?? "CONFIRMED")}
-        choices={SUBSCRIPTION_STATUSES}
+        choices={choicesOf(SUBSCRIPTION_STATUSES)}
         onChange={(status) => onChange({ ...value, status })}
       />
       <Pick

@@ -4,9 +4,9 @@ import { useData, useWorkspace } from "../../session.tsx";
 export type ListRecord = DataOf<Client["api"]["lists"]["retrieve"]["query"]>;
 
 export const SUBSCRIPTION_STATUSES = {
-  CONFIRMED: "subscribed",
-  PENDING: "waits for the confirmation",
-  UNSUBSCRIBED: "unsubscribed",
+  CONFIRMED: ["subscribed", "good"],
+  PENDING: ["waits for the confirmation", "warn"],
+  UNSUBSCRIBED: ["unsubscribed", "muted"],
 } as const;
 
 export async function readLists(client: Client): Promise<{ data: ListRecord[] }> {

@@ -13,7 +13,10 @@ export type Person = Omit<Subscriber, "object" | "subscriptions"> & Partial<Pick
 
 const ONE = { subscribers: "subscriber", contacts: "contact" } as const;
 
-export const EMAIL_STATUSES = { ACTIVE: "can be mailed", INVALID: "bounced: is not mailed" } as const;
+export const EMAIL_STATUSES = {
+  ACTIVE: ["can be mailed", "good"],
+  INVALID: ["bounced: is not mailed", "wrong"],
+} as const;
 export const nameOf = ({ first_name, last_name }: Pick<Person, "first_name" | "last_name">) =>
   [first_name, last_name].filter(Boolean).join(" ");
 

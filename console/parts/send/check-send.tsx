@@ -65,7 +65,7 @@ export function CheckSend({ kind, id, name }: CheckProps) {
       <SendTime kind={kind} id={id} />
       <p className="muted">
         The check looks at everything that can stop the send, and counts who would get it. It sends nothing.
-        {!maySend && " You can check it; an ADMIN or the OWNER of the team sends."}
+        {!maySend && " You can check it; an admin or the owner of the team sends."}
       </p>
       <div className="actions">
         <button

@@ -1,28 +1,27 @@
 import { useMutation } from "@tanstack/react-query";
 import { useRole } from "../../session.tsx";
 import { useSettings } from "../draft/drafts.ts";
-import { Facts, Problem } from "../page.tsx";
+import { Facts, Problem, type States } from "../page.tsx";
 import { Remove } from "../remove.tsx";
 import { type Kind, type Send, useCalls, waitingIn } from "./calls.ts";
 import { MoveStart, useStartText } from "./time.tsx";
 import { pauseText, people } from "./words.ts";
 
 type Counts = Send["recipients"];
-type State = Exclude<keyof Counts, "total">;
+type Outcome = Exclude<keyof Counts, "total">;
 
-export const OUTCOMES: Readonly<Record<State, string>> = {
-  sent: "Sent",
-  queued: "Waiting",
-  sending: "Leaving now",
-  deferred: "Refused for now, tried again",
-  rejected: "Refused",
-  expired: "Refused too often",
-  unknown: "Outcome unknown",
-  suppressed: "Left out meanwhile",
-  cancelled: "Cancelled",
+export const OUTCOMES: States<Outcome> = {
+  sent: ["Sent", "good"],
+  queued: ["Waiting", "muted"],
+  sending: ["Leaving now", "accent"],
+  deferred: ["Refused for now, tried again", "warn"],
+  rejected: ["Refused", "wrong"],
+  expired: ["Refused too often", "wrong"],
+  unknown: ["Outcome unknown", "warn"],
+  suppressed: ["Left out meanwhile", "muted"],
+  cancelled: ["Cancelled", "muted"],
 };
 
-export const outcomeText = (status: string): string => OUTCOMES[status.toLowerCase() as State];
 
 /** How far a send is. */
 export function LiveSend({ send }: { send: Send }) {
@@ -50,9 +49,11 @@ export function LiveSend({ send }: { send: Send }) {
 }
 
 export function Outcomes({ recipients }: { recipients: Counts }) {
-  const states = Object.keys(OUTCOMES) as State[];
+  const states = Object.keys(OUTCOMES) as Outcome[];
   const shown = states.filter((state) => state === "sent" || recipients[state] > 0);
-  return <Facts className="figures" of={shown.map((state) => [OUTCOMES[state], recipients[state].toLocaleString()])} />;
+  return (
+    <Facts className="figures" of={shown.map((state) => [OUTCOMES[state][0], recipients[state].toLocaleString()])} />
+  );
 }
 
 /** Pauses, resumes and cancels a send that has not ended. */
@@ -70,7 +71,7 @@ export function Commands({ kind, send }: { kind: Kind; send: Send }) {
     return (
       <>
         <div className="actions">{move}</div>
-        <p className="muted">An ADMIN or the OWNER of the team can pause or cancel it.</p>
+        <p className="muted">An admin or the owner of the team can pause or cancel it.</p>
       </>
     );
   }

@@ -6,10 +6,10 @@ import { PersonLink } from "../audience/people.tsx";
 import { Chart } from "../chart.tsx";
 import { SaveCsv } from "../export.tsx";
 import { ChoiceFilter, choiceOf, useFilters } from "../filters.tsx";
-import { Facts, Part, When } from "../page.tsx";
+import { choicesOf, Facts, Part, State, When } from "../page.tsx";
 import { List, Table } from "../table.tsx";
 import { type Kind, type Send, useCalls } from "./calls.ts";
-import { OUTCOMES, Outcomes, outcomeText } from "./live-send.tsx";
+import { OUTCOMES, Outcomes } from "./live-send.tsx";
 import { partOf, people, percent, reasonText, shortPercent } from "./words.ts";
 
 const ENDED: Readonly<Record<string, string>> = {
@@ -261,13 +261,13 @@ function Recipients({ kind, id }: { kind: Kind; id: string }) {
         read={read}
         columns={[
           { name: "Address", cell: ({ email }) => <PersonLink email={email} /> },
-          { name: "Outcome", cell: (row) => outcomeText(row.status) },
+          { name: "Outcome", cell: (row) => <State of={OUTCOMES} is={row.status.toLowerCase()} /> },
           { name: "Reason", cell: ({ reason }) => reason && reasonText(reason) },
           { name: "At", cell: (row) => <When at={row.updated_at} /> },
         ]}
         empty={status || activity ? "No recipient matches: choose other filters." : "It has no recipients."}
       >
-        <ChoiceFilter name="outcome" label="Outcome" any="All" choices={OUTCOMES} />
+        <ChoiceFilter name="outcome" label="Outcome" any="All" choices={choicesOf(OUTCOMES)} />
         <ChoiceFilter name="activity" label="Activity" any="All" choices={ACTIVITIES} />
         {link && (
           <button type="button" onClick={() => filter({ link: undefined })}>
