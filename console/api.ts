@@ -1,5 +1,6 @@
 import { createTRPCClient, httpLink, TRPCClientError } from "@trpc/client";
 import type { ConsoleRouter } from "../api/console/router.ts";
+import { refusedHere } from "./check.ts";
 
 /** The team and the environment that a page is about; they stand in its URL. */
 export interface Place {
@@ -31,7 +32,7 @@ export const clientOf = (place: Place, onEnded: () => void) =>
       httpLink({
         url: "/console/trpc",
         fetch: async (url, init) => {
-          const response = await fetch(url, init as RequestInit);
+          const response = (await refusedHere(url, init?.body)) ?? (await fetch(url, init as RequestInit));
           if (response.status === 401) onEnded();
           return response;
         },
@@ -60,6 +61,8 @@ export interface Refusal {
   status?: number | undefined;
   /** The field that it is about. */
   param?: string | undefined;
+  /** Of each field with one, its problem: a sentence that begins with the field's name, or without it. */
+  problems?: Readonly<Record<string, string>> | undefined;
   requestId?: string | undefined;
   /** Another has changed the record since: a member by name, or null for someone else. */
   edited?: { by: string | null; at: string } | undefined;
@@ -78,16 +81,18 @@ export function refusalOf(error: unknown): Refusal {
   return error.data ? { message: error.message.replace(ABOUT_KEYS, ""), ...error.data } : { message: UNREACHABLE };
 }
 
-/** The refusal's message for a field that it names. */
+/** The refusal's words for a field that it names. */
 export function problemOf(error: unknown, name: string): string | undefined {
-  const { param, message } = error ? refusalOf(error) : {};
-  return param === name ? message?.replace(`${name}: `, "") : undefined;
+  const { param, message, problems } = error ? refusalOf(error) : {};
+  const given = problems?.[name] ?? (param === name ? message : undefined);
+  const text = given?.startsWith(name) ? given.slice(name.length).replace(/^:? /, "") : given;
+  return text && `${text[0]?.toUpperCase()}${text.slice(1)}`;
 }
 
 /** Nothing was saved: the member keeps what another one has saved, and the pages show that. */
 export class Kept extends Error {}
 
-class HttpRefusal extends Error {
+export class HttpRefusal extends Error {
   readonly refusal: Refusal;
   constructor(refusal: Refusal) {
     super(refusal.message);

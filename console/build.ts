@@ -9,9 +9,12 @@ const ROOT = resolve(import.meta.dirname, "..");
 /** Where the API process finds it. */
 const FOLDER = `${ROOT}/node_modules/.cache/mailkeel/console`;
 
+/** What it imports of the service. */
+const OF_OTHERS = ["lib/mail-style.ts", "api/rest/messages.ts", "domain/audience/rules.ts"];
+
 function fingerprint(): string {
   const hash = createHash("sha256").update(readFileSync(`${ROOT}/package-lock.json`));
-  for (const name of globSync(["console/**/*.{ts,tsx,css,html}", "lib/mail-style.ts"], { cwd: ROOT }).sort()) {
+  for (const name of globSync(["console/**/*.{ts,tsx,css,html}", ...OF_OTHERS], { cwd: ROOT }).sort()) {
     hash.update(name).update(readFileSync(`${ROOT}/${name}`));
   }
   return hash.digest("hex");

@@ -3,6 +3,7 @@ import { RouterProvider } from "@tanstack/react-router";
 import { StrictMode } from "react";
 import { createRoot } from "react-dom/client";
 import { refusalOf } from "./api.ts";
+import { Toasts } from "./parts/toast.tsx";
 import { router } from "./router.tsx";
 import "@fontsource-variable/inter/wght.css";
 import "./tokens.css";
@@ -31,6 +32,7 @@ createRoot(root).render(
   <StrictMode>
     <QueryClientProvider client={queryClient}>
       <RouterProvider router={router} />
+      <Toasts />
     </QueryClientProvider>
   </StrictMode>,
 );

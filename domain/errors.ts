@@ -288,6 +288,8 @@ export const UNAVAILABLE_RETRY_SECONDS = 5;
 interface ApiErrorOptions {
   /** The field at fault, e.g. `emails[3]`. */
   param?: string | undefined;
+  /** Of each field at fault, a sentence about it. */
+  problems?: Readonly<Record<string, string>> | undefined;
   /** The record in the way: its id is shown to a caller that holds the scope. */
   record?: { id: string; scope: `${string}:read` } | undefined;
   /** Whole seconds until a retry makes sense; `UNAVAILABLE_RETRY_SECONDS` for `service_unavailable` unless given. */
@@ -302,6 +304,7 @@ export class ApiError extends Error {
   override name = "ApiError";
   readonly code: ErrorCode;
   readonly param: string | undefined;
+  readonly problems: ApiErrorOptions["problems"];
   readonly record: ApiErrorOptions["record"];
   readonly retryAfterSeconds: number | undefined;
   readonly isFinal: boolean;
@@ -309,11 +312,12 @@ export class ApiError extends Error {
   constructor(
     code: ErrorCode,
     message?: string,
-    { param, record, retryAfterSeconds, isFinal = false, cause }: ApiErrorOptions = {},
+    { param, problems, record, retryAfterSeconds, isFinal = false, cause }: ApiErrorOptions = {},
   ) {
     super(message ?? ERRORS[code].meaning, { cause });
     this.code = code;
     this.param = param;
+    this.problems = problems;
     this.record = record;
     this.retryAfterSeconds =
       retryAfterSeconds ?? (code === "service_unavailable" ? UNAVAILABLE_RETRY_SECONDS : undefined);

@@ -30,6 +30,7 @@ import { imageUpload } from "./images/upload.ts";
 import { consolePages } from "./pages.ts";
 import { mailPreview } from "./preview.ts";
 import { consoleRouter } from "./router.ts";
+import { inputSchemas } from "./schemas.ts";
 
 /** A session as its pages get it. */
 export type Session = Awaited<ReturnType<typeof readSession>>;
@@ -183,6 +184,7 @@ export function consoleHandler(deps: Deps): Router {
       },
     }),
   );
+  router.get("/schemas", (_req, res) => void res.type("json").set("Content-Encoding", "gzip").send(inputSchemas()));
   router.post("/images", imageUpload(deps, sessionOf));
   router.use("/preview", mailPreview(deps));
   router.use(consolePages());

@@ -130,17 +130,19 @@ function issuesRefusal(issues: readonly z.core.$ZodIssue[], isList = false, else
   let first: Problem | undefined;
   let looked = 0;
   const sentences = new Set<string>();
+  const problems: Record<string, string> = {};
   // A request may have 50,000 problems: no more of them are put into words than the message names.
   for (const problem of inOrder(issues, isList, elsewhere)) {
     first ??= problem;
     looked++;
     sentences.add(`${problem.message}.`);
+    if (problem.param !== undefined) problems[problem.param] ??= `${problem.message}.`;
     if (sentences.size === MAX_PROBLEMS) break;
   }
   const others = issues.reduce((sum, issue) => sum + countOf(issue), 0) - looked;
   const named = [...sentences].join(" ");
   const message = others > 0 ? `${named} These are ${MAX_PROBLEMS} problems, and ${others} more are not named.` : named;
-  return new ApiError(first?.code ?? "validation_failed", message, { param: first?.param });
+  return new ApiError(first?.code ?? "validation_failed", message, { param: first?.param, problems });
 }
 
 const NOTHING = z.strictObject({});

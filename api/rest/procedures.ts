@@ -35,9 +35,11 @@ const t = initTRPC
   .create({
     // For callers by tRPC: REST has an envelope of its own.
     errorFormatter: ({ shape, error, ctx }) => {
-      const { message, ...facts } = refusalFacts(toApiError(thrownBy(error)));
+      const refusal = toApiError(thrownBy(error));
+      const { message, ...facts } = refusalFacts(refusal);
+      const { problems } = refusal;
       const { edited } = error.cause instanceof EditedMeanwhile ? error.cause : {};
-      return { ...shape, message, data: { ...facts, edited, requestId: ctx?.locals.requestId } };
+      return { ...shape, message, data: { ...facts, problems, edited, requestId: ctx?.locals.requestId } };
     },
   });
 

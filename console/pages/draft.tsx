@@ -8,6 +8,7 @@ import { Targets } from "../parts/draft/targets.tsx";
 import { TestMail } from "../parts/draft/test-mail.tsx";
 import { Versions } from "../parts/draft/versions.tsx";
 import { Duplicate } from "../parts/duplicate.tsx";
+import { More } from "../parts/more.tsx";
 import { PageHead, Part, State } from "../parts/page.tsx";
 import { Remove } from "../parts/remove.tsx";
 import { isOpen, type Kind, useCalls, useProgress } from "../parts/send/calls.ts";
@@ -45,8 +46,6 @@ function Shown({ kind, draft }: { kind: Kind; draft: Draft }) {
     <>
       <PageHead title={name}>
         <State of={STATES} is={status} />
-        {mayWrite && <Duplicate type={kind} id={id} />}
-        {mayWrite && <SaveAsTemplate kind={kind} id={id} name={name} isDisabled={isDirty} />}
         {isDraft && (
           <Versions
             mail={mail}
@@ -58,12 +57,18 @@ function Shown({ kind, draft }: { kind: Kind; draft: Draft }) {
           />
         )}
         {maySend && isDraft && <TestMail mail={mail} />}
-        {mayWrite && isDraft && (
-          <Remove
-            title={`Delete this ${kind}`}
-            act={(options) => calls.drafts.remove.mutate({ params }, options)}
-            onDone={() => navigate({ to: `${base}/${kind}s`, ignoreBlocker: true })}
-          />
+        {mayWrite && (
+          <More>
+            <Duplicate type={kind} id={id} />
+            <SaveAsTemplate kind={kind} id={id} name={name} isDisabled={isDirty} />
+            {isDraft && (
+              <Remove
+                title={`Delete this ${kind}`}
+                act={(options) => calls.drafts.remove.mutate({ params }, options)}
+                onDone={() => navigate({ to: `${base}/${kind}s`, ignoreBlocker: true })}
+              />
+            )}
+          </More>
         )}
       </PageHead>
       {isDraft && (

@@ -8,6 +8,7 @@ import { SubscriptionActions } from "../parts/audience/subscription.tsx";
 import { Export } from "../parts/export.tsx";
 import { ChoiceFilter, choiceOf, SearchFilter, useFilters } from "../parts/filters.tsx";
 import type { Values } from "../parts/form.tsx";
+import { More } from "../parts/more.tsx";
 import { choicesOf, Facts, PageHead, Part, State, When } from "../parts/page.tsx";
 import { Remove } from "../parts/remove.tsx";
 import { type Column, List } from "../parts/table.tsx";
@@ -51,12 +52,14 @@ export function Lists() {
             name: "Actions",
             cell: ({ id, name }) =>
               mayWrite && (
-                <Remove
-                  title={`Delete ${name}`}
-                  act={(options) => client.api.lists.remove.mutate({ params: { listId: id } }, options)}
-                >
-                  Its subscribers stay in the audience; their subscriptions to it end.
-                </Remove>
+                <More of={name}>
+                  <Remove
+                    title={`Delete ${name}`}
+                    act={(options) => client.api.lists.remove.mutate({ params: { listId: id } }, options)}
+                  >
+                    Its subscribers stay in the audience; their subscriptions to it end.
+                  </Remove>
+                </More>
               ),
           },
         ]}
@@ -80,7 +83,7 @@ function ListButton({ list }: { list?: ListRecord }) {
     <Act
       {...(list
         ? { title: `Edit ${list.name}`, short: "Edit", submit: "Save", values: list }
-        : { title: "New list", submit: "Make the list", kind: "primary" })}
+        : { title: "New list", submit: "Make the list", done: "List made", kind: "primary" })}
       inputs={[
         ["name", "Name", { required: true, maxLength: 200 }],
         ["description", "Note for the team"],

@@ -1,37 +1,40 @@
-import { type ReactNode, useEffect, useId, useRef, useState } from "react";
+import { Dialog as Modal } from "@base-ui/react/dialog";
+import { type ReactNode, useRef, useState } from "react";
+import { Entries } from "./more.tsx";
 import { Copy, Part } from "./page.tsx";
 
 interface DialogProps {
   title: string;
   onClose: () => void;
   children: ReactNode;
+  /** It destroys something. */
+  isAlert?: boolean;
 }
 
-/** A modal dialog of the browser: it holds the focus, and Escape closes it. Render it while it is open. */
-export function Dialog({ title, onClose, children }: DialogProps) {
-  const ref = useRef<HTMLDialogElement>(null);
-  const id = useId();
-  useEffect(() => {
-    const dialog = ref.current;
-    dialog?.showModal();
-    dialog?.querySelector<HTMLElement>("form :is(input, select, textarea)")?.focus();
-    return () => dialog?.close();
-  }, []);
+/** The first field; without any the first button, which destroys nothing. */
+const FIRST = "form :is(input, select, textarea):not([aria-hidden]), .actions button";
+
+/** A modal dialog: it holds the focus, Escape closes it, and a press beside it keeps what was typed. Render it while it is open. */
+export function Dialog({ title, onClose, children, isAlert = false }: DialogProps) {
+  const popup = useRef<HTMLDivElement>(null);
+  const first = () => popup.current?.querySelector<HTMLElement>(FIRST) ?? popup.current;
   return (
-    // React hands the event of a dialog inside to this one, too.
-    <dialog
-      ref={ref}
-      aria-labelledby={id}
-      onClose={({ target, currentTarget }) => target === currentTarget && onClose()}
-    >
-      <div className="head">
-        <h2 id={id}>{title}</h2>
-        <button type="button" className="plain" aria-label="Close" onClick={onClose}>
-          ✕
-        </button>
-      </div>
-      <Part>{children}</Part>
-    </dialog>
+    <Modal.Root open onOpenChange={onClose} disablePointerDismissal>
+      <Modal.Portal>
+        <Modal.Backdrop className="backdrop" />
+        <Modal.Popup ref={popup} className="dialog" role={isAlert ? "alertdialog" : "dialog"} initialFocus={first}>
+          <div className="head">
+            <Modal.Title>{title}</Modal.Title>
+            <Modal.Close className="plain" aria-label="Close">
+              ✕
+            </Modal.Close>
+          </div>
+          <Entries value={undefined}>
+            <Part>{children}</Part>
+          </Entries>
+        </Modal.Popup>
+      </Modal.Portal>
+    </Modal.Root>
   );
 }
 

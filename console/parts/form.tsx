@@ -1,17 +1,12 @@
 import { useMutation } from "@tanstack/react-query";
-import {
-  createContext,
-  type InputHTMLAttributes,
-  type ReactNode,
-  type SelectHTMLAttributes,
-  use,
-  useId,
-  useRef,
-} from "react";
-import { type CallContext, Kept, problemOf, refusalOf } from "../api.ts";
+import { createContext, type InputHTMLAttributes, type ReactNode, use, useEffect, useId, useRef } from "react";
+import { type CallContext, HttpRefusal, Kept, problemOf, refusalOf } from "../api.ts";
+import { readSchemas } from "../check.ts";
+import { Combobox, type ComboboxProps } from "./combobox.tsx";
 import { useEdit } from "./edit.tsx";
-import { Notice, Problem } from "./page.tsx";
+import { Problem } from "./page.tsx";
 import type { Edited, Version } from "./save-from.ts";
+import { toast } from "./toast.tsx";
 
 export type Values = Record<string, string>;
 
@@ -31,9 +26,13 @@ export interface FormProps {
   edits?: Edited | undefined;
   /** The change of another one was kept: closes the form, or begins it again. */
   onKept?: (() => void) | undefined;
-  /** Not called where `onSubmit` has answered `false`, or a text, which is shown. */
+  /** Not called where `onSubmit` has answered `false`. */
   onDone?: () => void;
+  /** Of the form of an act that destroys. */
+  onCancel?: (() => void) | undefined;
   submit: string;
+  /** The effect, shown once it is there; a text that `onSubmit` answers takes its place. */
+  done?: string | undefined;
   inputs?: readonly Input[] | undefined;
   /** First values of the inputs. */
   values?: Readonly<Record<string, unknown>> | undefined;
@@ -44,9 +43,24 @@ export interface FormProps {
 /** The refusal of the form around a field. */
 export const RefusedBy = createContext<unknown>(null);
 
+/** @throws {HttpRefusal} with the problems that the browser finds in the fields */
+export function assertValid(form: HTMLFormElement | null) {
+  const inputs = [...(form?.elements ?? [])] as HTMLInputElement[];
+  const wrong = inputs.filter(({ name, validity }) => name && !validity.valid);
+  if (wrong.length === 0) return;
+  const problems = Object.fromEntries(wrong.map(({ name, validationMessage }) => [name, validationMessage]));
+  throw new HttpRefusal({ message: "Some fields need another value.", status: 400, param: wrong[0]?.name, problems });
+}
+
+/** Puts the focus into the first field of a form that was refused. */
+export function focusRefused(form: HTMLFormElement | null, error: unknown) {
+  const inputs = [...(form?.elements ?? [])] as HTMLInputElement[];
+  inputs.find(({ name }) => name && problemOf(error, name))?.focus();
+}
+
 /** A form whose refusals stand beside their fields. */
 export function Form(props: FormProps) {
-  const { onSubmit, onDone, onKept, edits, submit, inputs = [], values, children, isDisabled } = props;
+  const { onSubmit, onDone, onKept, onCancel, edits, submit, done, inputs = [], values, children, isDisabled } = props;
   const form = useRef<HTMLFormElement>(null);
   const { saveFrom, dialog } = useEdit(edits);
   const began = useRef(edits?.record);
@@ -61,10 +75,25 @@ export function Form(props: FormProps) {
   const renewKey = () => {
     idempotencyKey.current = crypto.randomUUID();
   };
-  const { mutate, data, error, isPending } = useMutation({
-    mutationFn: (given: Values) => onSubmit(given, { idempotencyKey: idempotencyKey.current }, save),
-    onSuccess: (result) => result !== false && typeof result !== "string" && onDone?.(),
+  const sent = useRef("");
+  useEffect(() => void readSchemas(), []);
+  const { mutate, error, isPending } = useMutation({
+    mutationFn: async (given: Values) => {
+      assertValid(form.current);
+      // A choice among many is no change that the form hears of.
+      const text = JSON.stringify(given);
+      if (sent.current !== text) renewKey();
+      sent.current = text;
+      return await onSubmit(given, { idempotencyKey: idempotencyKey.current }, save);
+    },
+    onSuccess: (result) => {
+      if (result === false) return;
+      const effect = typeof result === "string" ? result : done;
+      if (effect) toast(effect);
+      onDone?.();
+    },
     onError: (thrown) => {
+      focusRefused(form.current, thrown);
       if (thrown instanceof Kept) return onKept?.();
       const { status = 503, code } = refusalOf(thrown);
       // The service would answer a refusal again, also once its reason is gone. One for too many requests says nothing
@@ -76,6 +105,7 @@ export function Form(props: FormProps) {
     <>
       <form
         ref={form}
+        noValidate
         onChange={renewKey}
         onSubmit={(event) => {
           event.preventDefault();
@@ -86,10 +116,14 @@ export function Form(props: FormProps) {
           <Inputs inputs={inputs} values={values} />
           {children}
         </RefusedBy>
-        <Notice>{typeof data === "string" && data}</Notice>
         <Problem error={error} form={form.current} />
         <div className="actions">
-          <button type="submit" className="primary" disabled={isPending || isDisabled}>
+          {onCancel && (
+            <button type="button" onClick={onCancel}>
+              Cancel
+            </button>
+          )}
+          <button type="submit" className={onCancel ? "danger" : "primary"} disabled={isPending || isDisabled}>
             {submit}
           </button>
         </div>
@@ -116,13 +150,12 @@ export const Inputs = ({ inputs, at = "", values = {} }: InputsProps) =>
     return <Field key={name} name={`${at}${name}`} label={label} defaultValue={initial} {...more} />;
   });
 
-export interface FieldProps extends Omit<InputHTMLAttributes<HTMLInputElement>, "onChange"> {
+export interface FieldProps extends Omit<ComboboxProps<string>, "choices"> {
   label: string;
   name: string;
   hint?: string | undefined;
   /** In place of the form's refusal. */
   problem?: string | undefined;
-  onChange?: (value: string) => void;
   /** Texts by values: a select. */
   choices?: Readonly<Record<string, string>>;
   /** Lines of a text area. */
@@ -136,19 +169,18 @@ export function Field({ label, hint, problem: given, choices, rows, suggestions,
   const id = useId();
   const problem = given ?? problemOf(use(RefusedBy), more.name);
   const describedBy = hint || problem ? `${id}-text` : undefined;
-  const own = {
-    ...{ id, "aria-describedby": describedBy, "aria-invalid": problem ? true : undefined, ...more },
-    onChange: onChange && (({ target }: { target: { value: string } }) => onChange(target.value)),
-  } as InputHTMLAttributes<never>;
+  const own = { id, "aria-describedby": describedBy, "aria-invalid": problem ? true : undefined, ...more };
+  const change = onChange && (({ target }: { target: { value: string } }) => onChange(target.value));
+  const native = { ...own, onChange: change } as InputHTMLAttributes<never>;
   return (
     <div className="field">
       <label htmlFor={id}>{label}</label>
       {choices ? (
         <Select {...own} onChange={onChange} choices={choices} />
       ) : rows ? (
-        <textarea rows={rows} {...own} />
+        <textarea rows={rows} {...native} />
       ) : (
-        <input {...own} list={suggestions && `${id}-list`} />
+        <input {...native} list={suggestions && `${id}-list`} />
       )}
       {suggestions && (
         <datalist id={`${id}-list`}>
@@ -175,21 +207,22 @@ export function Refused({ name }: { name: string }) {
 /** Choices that are their own texts. */
 export const textsOf = (names: readonly string[]) => Object.fromEntries(names.map((name) => [name, name]));
 
-interface SelectProps extends Omit<SelectHTMLAttributes<HTMLSelectElement>, "onChange"> {
-  /** Texts by values. */
-  choices: Readonly<Record<string, string>>;
-  onChange?: ((value: string) => void) | undefined;
-}
+/** More are found by some letters of their texts. */
+export const MOST_LISTED = 12;
 
-export const Select = ({ choices, onChange, ...select }: SelectProps) => (
-  <select {...select} onChange={onChange && (({ target }) => onChange(target.value))}>
-    {Object.entries(choices).map(([value, text]) => (
-      <option key={value} value={value}>
-        {text}
-      </option>
-    ))}
-  </select>
-);
+export function Select({ choices, onChange, ...select }: ComboboxProps<string>) {
+  const options = Object.entries(choices);
+  if (options.length > MOST_LISTED) return <Combobox {...{ choices, onChange, ...select }} />;
+  return (
+    <select {...(select as object)} onChange={onChange && (({ target }) => onChange(target.value))}>
+      {options.map(([value, text]) => (
+        <option key={value} value={value}>
+          {text}
+        </option>
+      ))}
+    </select>
+  );
+}
 
 export interface TicksProps {
   className?: string;

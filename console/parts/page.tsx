@@ -73,8 +73,9 @@ export const Notice = ({ children }: { children?: ReactNode }) =>
 /** A refusal, with the request's id to copy. @param form whose fields show their own refusals */
 export function Problem({ error, form }: { error: unknown; form?: HTMLFormElement | null }) {
   if (!error || error instanceof Kept) return null;
-  const { message, param, requestId } = refusalOf(error);
-  if (param && form?.elements.namedItem(param)) return null;
+  const { message, param, problems, requestId } = refusalOf(error);
+  const names = Object.keys(problems ?? { [param ?? ""]: "" });
+  if (form && names.every((name) => name && form.elements.namedItem(name))) return null;
   return (
     <div className="problem" role="alert">
       <p>{message}</p>

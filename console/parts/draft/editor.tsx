@@ -6,7 +6,7 @@ import { useRole, useWorkspace } from "../../session.tsx";
 import { useAccounts } from "../account.tsx";
 import { Dialog } from "../dialog.tsx";
 import { useEdit } from "../edit.tsx";
-import { Field, RefusedBy } from "../form.tsx";
+import { assertValid, Field, focusRefused, RefusedBy } from "../form.tsx";
 import { Problem, timeText } from "../page.tsx";
 import type { Kind } from "../send/calls.ts";
 import { linesOfText } from "./blocks/text.ts";
@@ -112,6 +112,7 @@ export function Editor({ place, draft, tags, mayWrite, onDirty, children, isSubj
   const { mutate, mutateAsync, isPending, error } = useMutation({
     /** @param again what is saved although it was not changed */
     mutationFn: async (again: Partial<Content> | null) => {
+      assertValid(form.current);
       const given = { ...again, ...changes };
       const data = await saveEdits(saveFrom, place, began.current, given);
       const queryKey = [base, ...place.queryKey];
@@ -128,7 +129,7 @@ export function Editor({ place, draft, tags, mayWrite, onDirty, children, isSubj
       refused.current = { edits, isLasting: status < 500 && status !== 429 };
     },
   });
-  const save = useEffectEvent(() => form.current?.checkValidity() && mutate(null));
+  const save = useEffectEvent(() => mutate(null));
   useEffect(() => {
     const isAgain = refused.current?.edits === edits;
     if (!isAutosaved || !isDirty || isPending || (isAgain && refused.current?.isLasting)) return;
@@ -156,10 +157,11 @@ export function Editor({ place, draft, tags, mayWrite, onDirty, children, isSubj
       <form
         ref={form}
         id={formId}
+        noValidate
         aria-label="Content"
         onSubmit={(event) => {
           event.preventDefault();
-          if (isDirty && !isPending) mutate(null);
+          if (isDirty && !isPending) mutate(null, { onError: (thrown) => focusRefused(form.current, thrown) });
         }}
       >
         <RefusedBy value={error}>
@@ -177,7 +179,6 @@ export function Editor({ place, draft, tags, mayWrite, onDirty, children, isSubj
             )}
           </div>
         </RefusedBy>
-        <Problem error={error} form={form.current} />
       </form>
       {draft.is_of_old_brand && mayWrite && (
         <p className="notice">
@@ -200,6 +201,7 @@ export function Editor({ place, draft, tags, mayWrite, onDirty, children, isSubj
       />
       {mayWrite && (
         <div className="actions save">
+          <Problem error={error} />
           <button type="submit" form={formId} className="primary" disabled={isPending || !isDirty}>
             Save
           </button>

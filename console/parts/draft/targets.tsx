@@ -2,8 +2,9 @@ import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useId, useState } from "react";
 import { useRole, useWorkspace } from "../../session.tsx";
 import { useAccounts } from "../account.tsx";
+import { Combobox } from "../combobox.tsx";
 import { useEdit } from "../edit.tsx";
-import { Field, type Save, Ticks } from "../form.tsx";
+import { Field, MOST_LISTED, type Save, Ticks } from "../form.tsx";
 import { Problem } from "../page.tsx";
 import type { Kind } from "../send/calls.ts";
 import { type Draft, useContent, useSettings, useTargets } from "./drafts.ts";
@@ -136,11 +137,25 @@ function useSave<Value>(save: (value: Value) => Promise<unknown>) {
 
 function Several({ label, hint, options, chosen, save }: ChoiceProps<Selection> & { chosen: readonly string[] }) {
   const { own, change, error, mayWrite } = useSave(save);
+  const value = own?.ids ?? chosen;
   return (
     <fieldset className="card" disabled={!mayWrite}>
       <legend>{label}</legend>
       <p className="muted">{options.length === 0 ? "There is none yet: make one first." : hint}</p>
-      <Ticks options={options} chosen={own?.ids ?? chosen} onChange={(ids, id) => change({ ids, id })} />
+      {options.length > MOST_LISTED ? (
+        <Combobox<readonly string[]>
+          aria-label={label}
+          disabled={!mayWrite}
+          choices={Object.fromEntries(options.map(({ id, name }) => [id, name]))}
+          value={value}
+          onChange={(ids) => {
+            const id = [...ids, ...value].find((one) => ids.includes(one) !== value.includes(one));
+            if (id !== undefined) change({ ids: [...ids], id });
+          }}
+        />
+      ) : (
+        <Ticks options={options} chosen={value} onChange={(ids, id) => change({ ids, id })} />
+      )}
       <Problem error={error} />
     </fieldset>
   );

@@ -24,7 +24,7 @@ export function TestMail({ mail }: { mail: Mail }) {
       title="Send a test"
       submit="Send the test"
       note={`The saved mail goes to up to ${MOST} members of the team, over the sender's account, and counts toward your daily limit.`}
-      onOpen={() => setOutcomes(undefined)}
+      onOpen={() => choose([])}
       isDisabled={chosen.length === 0 || outcomes !== undefined}
       act={async (_, context) => {
         const body = { ...mail, member_ids: [...chosen] };

@@ -1,0 +1,111 @@
+import assert from "node:assert/strict";
+import type { Page } from "playwright-core";
+import { buildConsole } from "../../console/build.ts";
+import { enter, openBrowser, violationsOf } from "../support/browser.ts";
+import { eventually } from "../support/eventually.ts";
+import { needs } from "../support/programs.ts";
+import { makeSender } from "../support/sending.ts";
+import { stack } from "../support/stack.ts";
+
+const button = (page: Page, name: string) => page.getByRole("button", { name, exact: true });
+const isFocused = (selector: string) => `document.activeElement?.matches(${JSON.stringify(selector)})`;
+/** Until the focus is on an element. */
+const focused = (page: Page, selector: string) =>
+  eventually(() => page.evaluate<boolean>(isFocused(selector)), { what: `the focus on ${selector}` });
+
+describe("The console's forms", function () {
+  this.timeout(120_000);
+  const program = needs("chromium");
+  before(() => buildConsole());
+  const inPage = openBrowser(program);
+
+  it("find a list among 500 in a few keys, and show it as a chip that goes again", async () => {
+    const { origin } = await stack();
+    const { em, owner, team, newsletterId, client } = await makeSender({ recipients: 0, detached: true });
+    await em.execute(
+      "insert into lists (id, team_id, environment, name, optin) select ? || n, ?, 'LIVE', 'Town ' || n, 'SINGLE' from generate_series(1, 500) n",
+      [team.id, team.id],
+    );
+    const hasList = async () =>
+      (await client.get(`/newsletters/${newsletterId}`)).body.data.lists.includes(`${team.id}417`);
+    await inPage({}, async (page) => {
+      await enter(page, owner.id);
+      await page.goto(`${origin}/console/${team.id}/live/newsletters/${newsletterId}`);
+      const picker = page.getByRole("combobox", { name: "Lists" });
+      await picker.focus();
+      for (const key of ["4", "1", "7"]) await page.keyboard.press(key);
+      await page.getByRole("option", { name: "Town 417" }).waitFor();
+      assert.deepEqual(await violationsOf(page), []);
+      await page.keyboard.press("Enter");
+      const remove = button(page, "Remove Town 417");
+      await remove.waitFor();
+      await eventually(hasList, { what: "the saved list" });
+      await page.keyboard.press("Escape");
+      await remove.click();
+      await remove.waitFor({ state: "detached" });
+      await eventually(async () => !(await hasList()), { what: "the list that was taken away" });
+    });
+  });
+
+  it("drop their choices by Escape, give the focus back, and ask with Cancel before they destroy", async () => {
+    const { origin } = await stack();
+    const { owner, team, newsletterId } = await makeSender({ recipients: 0 });
+    await inPage({}, async (page) => {
+      await enter(page, owner.id);
+      await page.goto(`${origin}/console/${team.id}/live/newsletters/${newsletterId}`);
+      const member = page.getByRole("dialog").getByRole("checkbox");
+      await button(page, "Send a test").click();
+      await member.check();
+      await page.keyboard.press("Escape");
+      await member.waitFor({ state: "detached" });
+      await focused(page, "button[aria-label='Send a test']");
+      await button(page, "Send a test").click();
+      await member.waitFor();
+      assert.equal(await member.isChecked(), false);
+      await page.keyboard.press("Escape");
+
+      assert.equal(await page.locator("button.danger").count(), 0);
+      await button(page, "More").click();
+      assert.deepEqual(await violationsOf(page), []);
+      await page.getByRole("menuitem", { name: "Delete this newsletter" }).click();
+      const question = page.getByRole("alertdialog", { name: "Delete this newsletter" });
+      await question.waitFor();
+      await eventually(async () => (await page.evaluate("document.activeElement?.textContent")) === "Cancel", {
+        what: "the focus on Cancel",
+      });
+      assert.deepEqual(await violationsOf(page), []);
+      await page.keyboard.press("Enter");
+      await question.waitFor({ state: "detached" });
+      await focused(page, "button[aria-label=More]");
+    });
+  });
+
+  it("show an error at its field without a request, and the effect of a save", async () => {
+    const { origin } = await stack();
+    const { owner, team } = await makeSender({ recipients: 0 });
+    await inPage({}, async (page) => {
+      const asked: string[] = [];
+      page.on("request", (request) => request.method() === "POST" && asked.push(request.url()));
+      await enter(page, owner.id);
+      await page.goto(`${origin}/console/${team.id}/live/lists`);
+      await button(page, "New list").click();
+      await focused(page, "[name=name]");
+      await page.keyboard.type("  ");
+      await page.getByLabel("Note for the team").fill("x".repeat(1_001));
+      await button(page, "Make the list").click();
+      await page.getByText("Must not be empty.").waitFor();
+      await page.getByText("Must be at most 1000 characters long; it has 1001.").waitFor();
+      await focused(page, "[name=name][aria-invalid=true]");
+      assert.deepEqual(await violationsOf(page), []);
+      await page.getByLabel("Name", { exact: true }).fill("");
+      await button(page, "Make the list").click();
+      await page.getByText("Please fill out this field.").waitFor();
+      assert.deepEqual(asked, []);
+      await page.getByLabel("Name", { exact: true }).fill("Readers");
+      await page.getByLabel("Note for the team").fill("");
+      await button(page, "Make the list").click();
+      await page.getByText("List made").waitFor();
+      assert.equal(asked.length, 1);
+    });
+  });
+});
