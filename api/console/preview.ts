@@ -1,15 +1,19 @@
-import { Router } from "express";
+import { type ErrorRequestHandler, type Response, Router } from "express";
 import { forTenant } from "../../db/orm.ts";
 import { requireScope } from "../../domain/access/access.ts";
 import { authenticateSession } from "../../domain/access/sessions.ts";
 import { notFound } from "../../domain/errors.ts";
+import { escapeHtml } from "../../domain/mail/template.ts";
 import { showPage } from "../../domain/sends/drafts/shown-draft.ts";
 import { showTemplate } from "../../domain/sends/drafts/templates.ts";
 import { resourceTypeOf } from "../../domain/sends/operators/inspection.ts";
 import type { Deps } from "../deps.ts";
 import { beforeDeadline, DEADLINE_MS } from "../rest/deadline.ts";
+import { linksOf } from "../rest/envelope.ts";
+import { toApiError } from "../rest/failures.ts";
 import { localsOf } from "../rest/http.ts";
 import { noteCaller, takeTurn } from "../rest/procedures.ts";
+import { refusalOf } from "../rest/refusal.ts";
 import { readCookie } from "./cookies.ts";
 
 /** The HTML is the team's own: it runs nothing, and acts on nothing but its own frame. */
@@ -22,8 +26,15 @@ const POLICY = [
   "frame-ancestors 'self'",
 ].join(";");
 
-/** `GET /{newsletters|campaigns|templates}/{id}`: the HTML of a mail, or of that of a `step`, as a page for a frame. */
-export function mailPreview({ env, orm, vault, limits }: Deps): Router {
+function show(res: Response, html: string, policy = POLICY): void {
+  res.set({ "Content-Security-Policy": policy, "X-Frame-Options": "SAMEORIGIN", "Cache-Control": "no-store" });
+  // A sandboxed page has no origin that a cluster could be keyed by; browsers complain.
+  res.removeHeader("Origin-Agent-Cluster");
+  res.type("html").send(html);
+}
+
+/** `GET /{newsletters|campaigns|templates}/{id}`: the HTML of a mail, or of that of a `step`, as a page for a frame; so is a refusal. */
+export function mailPreview({ env, orm, vault, limits, log }: Deps): Router {
   const isSecure = env.PUBLIC_URL.startsWith("https:");
   const router = Router();
   router.get("/:kind/:id", async (req, res) => {
@@ -52,10 +63,14 @@ export function mailPreview({ env, orm, vault, limits }: Deps): Router {
       return showPage(em, access.tenant, { type, id, stepId }, parameters.get("person") || undefined);
     });
     const policy = parameters.get("images") === "none" ? POLICY : `${POLICY};img-src http: https: data:`;
-    res.set({ "Content-Security-Policy": policy, "X-Frame-Options": "SAMEORIGIN", "Cache-Control": "no-store" });
-    // A sandboxed page has no origin that a cluster could be keyed by; browsers complain.
-    res.removeHeader("Origin-Agent-Cluster");
-    res.type("html").send(html);
+    show(res, html, policy);
   });
+  const showRefusal: ErrorRequestHandler = (thrown, _req, res, _next) => {
+    const { status, headers } = refusalOf(thrown, localsOf(res), { log, links: linksOf(env.PUBLIC_URL) });
+    const words =
+      status === 401 ? "Your session has ended. Sign in again to see this mail." : toApiError(thrown).message;
+    show(res.status(status).set(headers), `<meta name="color-scheme" content="light dark"><p>${escapeHtml(words)}</p>`);
+  };
+  router.use(showRefusal);
   return router;
 }

@@ -62,6 +62,12 @@ describe("The console's editor", () => {
       consoleFetch({}, "GET", path),
     ].map(async (answer) => (await answer).status);
     assert.deepEqual(await Promise.all(statuses), [404, 404, 401, 401]);
+    const ended = await consoleFetch({}, "GET", path);
+    assert.deepEqual(
+      [ended.headers.get("content-type"), ended.headers.get("x-frame-options")],
+      ["text/html; charset=utf-8", "SAMEORIGIN"],
+    );
+    assert.match(await ended.text(), /<p>Your session has ended. Sign in again/);
   });
 
   it("is shown as any person of the team, and as an example", async () => {
