@@ -22,7 +22,6 @@ export const OUTCOMES: States<Outcome> = {
   cancelled: ["Cancelled", "muted"],
 };
 
-
 /** How far a send is. */
 export function LiveSend({ send }: { send: Send }) {
   const { recipients, status } = send;
