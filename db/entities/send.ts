@@ -105,8 +105,6 @@ export const DraftVersionSchema = defineEntity({
     /** As `updatedAt` and `updatedBy` of the draft were. */
     writtenAt: instant(),
     writtenBy: code().nullable(),
-    /** Its writer saved again: one of these stays of each ten minutes. */
-    isReplaceable: p.boolean(),
     keptAt: expiring("30 days", instant().defaultRaw("now()")),
   },
 });

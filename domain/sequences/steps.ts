@@ -178,7 +178,7 @@ function mergeOrder(saved: Iterable<string>, steps: readonly Step[]): string[] {
 
 /**
  * `refuseRunning` throws unless the caller may change what is mailed without another confirmation: all but a DRAFT.
- * `isLasting` keeps the text that is replaced also from the writer's next saves.
+ * `isLasting` keeps the text that is replaced also where its writer only saves again.
  */
 type Saving = { refuseRunning?: () => void; edit?: Edit | null; isLasting?: boolean };
 type Counts = Record<"steps" | "added" | "changed" | "removed", number>;

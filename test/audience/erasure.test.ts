@@ -468,8 +468,8 @@ describe("The erasure of a person", () => {
     const db = kysely(own.orm.em.fork());
     const blocks = JSON.stringify({ content: [{ text: `Write to ${person.email}.` }] });
     await sql`update newsletters set blocks = ${blocks} where id = ${written.id}`.execute(db);
-    await sql`insert into draft_versions (id, team_id, environment, draft_id, preheader, written_at, is_replaceable)
-      values (${version}, ${team.team.id}, 'LIVE', ${written.id}, ${person.email}, now(), false)`.execute(db);
+    await sql`insert into draft_versions (id, team_id, environment, draft_id, preheader, written_at)
+      values (${version}, ${team.team.id}, 'LIVE', ${written.id}, ${person.email}, now())`.execute(db);
     const campaign = await created("/campaigns", { name: "Steps" });
     const step = newId("stepVersion");
     await sql`insert into sequence_step_versions (id, campaign_id, step_id, wait_minutes, subject, body, blocks)

@@ -199,7 +199,7 @@ export const sequencesRouter = router({
           step: z.record(z.string(), z.unknown()).nullable(),
           document: z.strictObject(written).omit({ subject: true }).nullable().default(null),
           after: stepId.nullable().optional(),
-          /** Keeps the text that it replaces also from the writer's next saves. */
+          /** Keeps the text that it replaces also where its writer only saves again. */
           is_lasting: z.boolean().default(false),
         }),
       ),

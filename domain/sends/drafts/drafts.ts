@@ -105,7 +105,7 @@ export async function lockDraft<T extends Broadcast>(em: EntityManager, kind: En
 
 /**
  * Changes a draft, whose templates `checkTemplates` has checked. What its content replaces is kept as a version.
- * @param options `isLasting` keeps it also from the writer's next saves
+ * @param options `isLasting` keeps it also where its writer only saves again
  * @throws {ApiError} as `lockDraft`
  */
 export async function updateDraft<T extends Broadcast>(

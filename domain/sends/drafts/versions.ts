@@ -8,7 +8,6 @@ import { newId } from "../../ids.ts";
 
 /** Of one draft. */
 const MAX_VERSIONS = 100;
-const SPAN = sql`'10 minutes'::interval`;
 
 /** The content of a draft, or of a step of a sequence, which has the sequence's `id`. */
 export type KeptContent = Pick<
@@ -30,9 +29,8 @@ function replacesContent(before: KeptContent, changes: Partial<KeptContent>, edi
 const TEXTS = ["subject", "preheader", "body"] as const;
 
 /**
- * Keeps the content of a draft or a step that these changes replace, if they do. It is locked; the caller flushes. Where its writer
- * only saves again, it takes the place of the one before that they wrote in the same ten minutes.
- * @param isLasting keeps it also from the writer's next saves
+ * Keeps the content of a draft or a step that these changes replace, if they do. It is locked; the caller flushes. A writer who only
+ * saves again keeps a version each ten minutes. @param isLasting keeps it also then
  */
 export async function keepVersion(
   em: EntityManager,
@@ -43,20 +41,18 @@ export async function keepVersion(
 ): Promise<void> {
   if (!replacesContent(content, changes, edit)) return;
   const changesKind = "blocks" in changes && (changes.blocks === null) !== (content.blocks === null);
-  const isReplaceable = !isLasting && !changesKind && edit !== null && edit.memberId === content.updatedBy;
+  const isNextSave = !isLasting && !changesKind && edit !== null && edit.memberId === content.updatedBy;
   const { id: draftId, stepId = null, updatedAt: writtenAt, updatedBy: writtenBy } = content;
   const { subject, preheader, body, blocks } = content;
   const tenant = tenantOf(em);
-  const spanOf = (instant: unknown) => sql`date_bin(${SPAN}, ${instant}::timestamptz, 'epoch')`;
-  await sql`
-    delete from draft_versions v where ${isOf(tenant, draftId, stepId)} and (
-      (${isReplaceable} and v.is_replaceable and v.written_by = ${writtenBy}
-        and ${spanOf(sql`v.written_at`)} = ${spanOf(writtenAt)})
-      or v.id in (select v.id from draft_versions v where ${isOf(tenant, draftId, stepId)}
-        order by v.id desc offset ${MAX_VERSIONS - 1}::int))`.execute(kysely(em));
+  const versions = sql`from draft_versions v where ${isOf(tenant, draftId, stepId)}`;
+  const recent = sql`select ${versions} and v.kept_at > now() - interval '10 minutes' limit 1`;
+  if (isNextSave && (await recent.execute(kysely(em))).rows.length > 0) return;
+  await sql`delete ${versions}
+    and v.id in (select v.id ${versions} order by v.id desc offset ${MAX_VERSIONS - 1}::int)`.execute(kysely(em));
   em.create(DraftVersion, {
     ...{ id: newId("draftVersion"), ...tenant, draftId, stepId, subject, preheader, body, blocks },
-    ...{ writtenAt, writtenBy, isReplaceable },
+    ...{ writtenAt, writtenBy },
   });
 }
 
