@@ -7,7 +7,6 @@ import { readEnv, SettingsError } from "../config/env.ts";
 import { portFailure, serveHealth } from "../config/health.ts";
 import { collectProcessMetrics } from "../config/process-metrics.ts";
 import { limitStop } from "../config/stop-limit.ts";
-import { requireSharedStore } from "../domain/images/images.ts";
 import { startExaminations } from "../domain/mail/examination.ts";
 import { AdmissionError } from "../domain/secrets/admission.ts";
 import { createApp } from "./app.ts";
@@ -42,12 +41,6 @@ function listen(server: Server, host: string, port: number): Promise<number> {
  */
 async function keepConnecting({ connectDatabase }: Deps): Promise<void> {
   while ((await connectDatabase()) !== undefined) await delay(CONNECT_AGAIN_MS, undefined, { ref: false });
-}
-
-/** So that an operator sees it before a member does. */
-async function reportStore({ images, orm, log }: Deps): Promise<void> {
-  if (!images) return;
-  await requireSharedStore(orm.em.fork(), images).catch((err) => log.error({ err }, "images cannot be used"));
 }
 
 /** @returns takes no more requests, and waits for those in flight */
@@ -107,8 +100,7 @@ async function main(): Promise<void> {
   const drain = drainerOf(server);
   const port = await listen(server, env.HOST, env.PORT);
   deps.log.info({ host: env.HOST, port, healthPort }, "listening");
-  if (isConnected) void reportStore(deps);
-  else keepConnecting(deps).then(() => reportStore(deps), endWith);
+  if (!isConnected) keepConnecting(deps).catch(endWith);
   startExaminations();
 
   const stop = async (reason: string) => {

@@ -113,29 +113,21 @@ const STORE_ANSWER_MS = 5_000;
  * @throws {ApiError} `service_unavailable`; its cause names the settings and the file
  */
 export async function requireSharedStore(em: EntityManager, store: FileStore): Promise<void> {
-  const has = async (file: string): Promise<boolean> => {
-    const found = await store.get(file, AbortSignal.timeout(STORE_ANSWER_MS)).catch((cause) => {
-      throw new ApiError("service_unavailable", "The images cannot be reached at present.", { cause });
-    });
-    found?.content.destroy();
-    return found !== undefined;
-  };
-  // One that is deleted meanwhile has lost its file: the one before it is the newest then.
-  for (let missing = ""; ; ) {
-    const { file } =
-      (await kysely(em).selectFrom("images").select("file").orderBy("id", "desc").limit(1).executeTakeFirst()) ?? {};
-    if (file === undefined || (await has(file))) return;
-    if (file === missing)
-      throw new ApiError("service_unavailable", NOT_STORED, { cause: new Error(`${NOT_SHARED}: ${file}`) });
-    missing = file;
-  }
+  const newest = () => kysely(em).selectFrom("images").select("file").orderBy("id", "desc").limit(1).executeTakeFirst();
+  const image = await newest();
+  if (!image) return;
+  const found = await store.get(image.file, AbortSignal.timeout(STORE_ANSWER_MS)).catch((cause) => {
+    throw new ApiError("service_unavailable", "The images cannot be reached at present.", { cause });
+  });
+  found?.content.destroy();
+  // One that is deleted meanwhile has lost its file.
+  if (found || (await newest())?.file !== image.file) return;
+  const cause = new Error(
+    `this process does not reach the newest image, ${image.file}: let all API and maintenance processes share IMAGES_DIRECTORY, set IMAGES_S3_URL to a bucket, or bring back the file`,
+  );
+  const message = "Images cannot be stored at present: ask the operator of the service to look at its store of images.";
+  throw new ApiError("service_unavailable", message, { cause });
 }
-
-const NOT_STORED =
-  "Images cannot be stored at present: ask the operator of the service to look at its store of images.";
-const NOT_SHARED =
-  "this process does not reach the newest image; set IMAGES_DIRECTORY to one folder that every API and maintenance process " +
-  "shares, or IMAGES_S3_URL to a bucket, or bring back the file";
 
 /** Of the mails whose body shows an image: the newest of each kind, and so many that it finds. */
 const SEARCHED_MAILS = 2_000;
