@@ -13,7 +13,6 @@ import { openVault, type Vault } from "../domain/secrets/crypto.ts";
 import { type Networks, readNetworks } from "../domain/tracking/networks.ts";
 import { recordHits } from "../domain/tracking/record.ts";
 import { type CheckUrl, guardedUrl } from "../domain/webhooks/endpoints.ts";
-import { userAgent } from "../domain/webhooks/headers.ts";
 import { type FetchText, guardedFetch, guardedProbe, type ProbeUrl } from "../lib/fetch-text.ts";
 import { type FileStore, openImageStore } from "../lib/file-store.ts";
 import { allowedHostsWarning, openUrlGuard } from "../lib/url-guard.ts";
@@ -93,7 +92,10 @@ export async function openDeps(env: Env): Promise<Deps> {
     checkWebhookUrl: guardedUrl(guard),
     fetchText: guardedFetch(guard),
     // The setting is of webhooks: mails may lead to http.
-    probeUrl: guardedProbe(openUrlGuard({ ...env, WEBHOOK_HTTPS_ONLY: false }), userAgent(env.PUBLIC_URL)),
+    probeUrl: guardedProbe(
+      openUrlGuard({ ...env, WEBHOOK_HTTPS_ONLY: false }),
+      `Mailkeel-Links/1 (+${env.PUBLIC_URL})`,
+    ),
     limits: new RequestLimits(env),
     networks: readNetworks(env.TRACKING_NETWORKS_FILE),
     hits: new HitBuffer({

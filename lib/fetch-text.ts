@@ -17,11 +17,7 @@ export type FetchText = (url: URL) => Promise<FetchedText>;
  * Asks for the status of an answer, and reads no more of it. @param url of any text @param signal ends the wait
  * @throws {AddressRefused | NameNotResolved | Error}
  */
-export type ProbeUrl = (
-  url: string,
-  method: "HEAD" | "GET",
-  signal: AbortSignal,
-) => Promise<{ status: number; location: string | undefined }>;
+export type ProbeUrl = (url: string, signal: AbortSignal) => Promise<{ status: number; location: string | undefined }>;
 
 const TIMEOUT_MS = 5_000;
 /** A certificate has about 2 KiB. */
@@ -50,18 +46,11 @@ export const guardedPost =
 /** Redirects are not followed. @param guard checks the text of each URL, and the addresses of its host */
 export const guardedProbe =
   (guard: UrlGuard, userAgent: string, ca?: string): ProbeUrl =>
-  (text, method, signal) =>
-    open(
-      guard,
-      guard.checkUrl(text),
-      { method, headers: { "user-agent": userAgent } },
-      "",
-      { ca, signal },
-      (answer) => ({
-        status: answer.statusCode ?? 0,
-        location: answer.headers.location,
-      }),
-    );
+  (text, signal) => {
+    const request = { method: "GET", headers: { "user-agent": userAgent } };
+    const read = ({ statusCode: status = 0, headers: { location } }: IncomingMessage) => ({ status, location });
+    return open(guard, guard.checkUrl(text), request, "", { ca, signal }, read);
+  };
 
 const exchange = (
   guard: Guard,

@@ -46,10 +46,8 @@ async function checkLink(probe: ProbeUrl, link: string, all: AbortSignal): Promi
   try {
     let url = link;
     for (let redirects = 0; redirects <= MAX_REDIRECTS; redirects++) {
-      let answer = await probe(url, "HEAD", signal);
-      // Some servers know no HEAD, and answer it with any failure.
-      if (answer.status >= 400) answer = await probe(url, "GET", signal);
-      const { status, location } = answer;
+      // As a reader does: some servers answer HEAD with any failure.
+      const { status, location } = await probe(url, signal);
       if (status < 300 || status >= 400 || location === undefined) return outcomeOf(status);
       url = new URL(location, url).href;
     }
@@ -69,7 +67,8 @@ function outcomeOf(status: number): Outcome {
 
 function outcomeOfFailure(error: unknown): Outcome {
   if (error instanceof NameNotResolved) return (error.isAbsent ? broken : unchecked)(error.message);
-  if (error instanceof AddressRefused) return unchecked(error.message);
+  if (error instanceof AddressRefused)
+    return unchecked("It is not asked: its address is not public, or not written as a web address.");
   const { code = "" } = error as { code?: string };
   if (TLS_FAILURE.test(code)) return broken("Its TLS certificate cannot be verified, or TLS failed.");
   if (code === "ECONNREFUSED") return broken("Its host refused the connection.");
