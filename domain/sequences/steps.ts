@@ -222,7 +222,8 @@ export async function saveStep(
     if (given === null) return [];
     refuseCrowd(tenant.teamId);
     const body = document && { body: await compileDocument(em, tenant, document) };
-    const content = parse(step, { ...given, ...body, id: stepId }, "");
+    const content = parse(step, { id: stepId, ...given, ...body }, "");
+    if (content.id !== stepId) throw refusal("id", `this is the step ${stepId}.`);
     await checkStep(em, sequence, content, "");
     return [{ ...content, preheader: document?.preheader || null, blocks: document?.blocks ?? null }];
   };

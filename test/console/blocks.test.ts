@@ -201,6 +201,7 @@ describe("A draft of blocks", () => {
       [{ blocks: document(...Array(4_999).fill(button("b", "https://example.com"))) }, "blocks"],
       [{ blocks: document({ type: "html", attrs: { html: "{% for x in y %}" } }) }, "body"],
       [{ preheader: "{{ first_name" }, "preheader"],
+      [{ preheader: "{{ first_name | nothing }}" }, "preheader"],
       [{ subject: "{{ first_name" }, "subject"],
     ];
     for (const [content, param] of cases) assert.deepEqual(await refusalOf(content), ["validation_failed", param]);

@@ -36,6 +36,8 @@ describe("Sequences in the console", () => {
     });
     const refusal = await bad.catch(({ data }) => data);
     assert.deepEqual([refusal.code, refusal.param], ["validation_failed", "subject"]);
+    const other = editor.app.sequences.saveStep.mutate({ params, body: { step_id: "a", step: { ...steps[1] } } });
+    assert.equal(await code(other), "validation_failed", "another step's id");
     for (const each of steps) {
       await editor.app.sequences.saveStep.mutate({ params, body: { step_id: each.id, step: { ...each } } });
     }

@@ -15,6 +15,7 @@ import { keyOfSessions } from "../../../domain/access/session-key.ts";
 import { lookupAddress } from "../../../domain/address.ts";
 import { MAX_NAME_LENGTH } from "../../../domain/audience/rules.ts";
 import { ApiError } from "../../../domain/errors.ts";
+import { imageUrl } from "../../../domain/mail/blocks/schema.ts";
 import { changeMember, changeTeam, inviteMember } from "../../../domain/teams/teams.ts";
 import type { RequestContext } from "../../context.ts";
 import { address, name, oneLine } from "../../fields.ts";
@@ -195,17 +196,8 @@ const changeSettings = consoleMutation(
   },
 );
 
-const MAX_URL = 2_000;
 const MAX_LINES = 1_000;
 
-/** Of one of the team's images it may be http: as all pages of such a deployment are. */
-const url = z
-  .string()
-  .max(MAX_URL)
-  .refine(
-    (text) => /^https?:\/\/[^\s\p{Cc}\\]+$/u.test(text) && URL.canParse(text),
-    "must be a URL that begins with https:",
-  );
 const color = z.string().regex(/^#[0-9a-f]{6}$/, "must be a colour such as #0b57d0");
 /** Those who read it look for words, and a footer that a mail has already is found by them. */
 const lines = z.string().trim().max(MAX_LINES).regex(/\p{L}/u, "must hold a letter");
@@ -229,14 +221,15 @@ const changeBrand = consoleMutation(
       z
         .strictObject({
           ...{ language: z.enum(LANGUAGES), font: z.enum(FONTS), accent_color: color, background_color: color },
-          ...{ logo_url: url.nullable(), mail_footer: lines.nullable(), postal_address: lines.nullable() },
+          ...{ logo_url: imageUrl.nullable(), mail_footer: lines.nullable(), postal_address: lines.nullable() },
           ...{ sender_name: oneLine(MAX_NAME_LENGTH).nullable(), sender_email: address.nullable() },
         })
         .partial(),
     ),
   },
   async ({ ctx, input: { body } }) => {
-    if (body.logo_url?.startsWith("http:") && !body.logo_url.startsWith(`${ctx.env.PUBLIC_URL}/i/`)) {
+    // As all pages of such a deployment are.
+    if (body.logo_url && /^http:/i.test(body.logo_url) && !body.logo_url.startsWith(`${ctx.env.PUBLIC_URL}/i/`)) {
       throw new ApiError("validation_failed", "The logo must begin with https:.", { param: "logo_url" });
     }
     const patch = {

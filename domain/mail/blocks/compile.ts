@@ -1,6 +1,6 @@
 import { CONTENT_WIDTH, FONT_FAMILIES, NETWORKS, readableOn, textOn } from "../../../lib/mail-style.ts";
 import type { Brand } from "../../teams/brand.ts";
-import { literalHtml, splitTemplate } from "../template.ts";
+import { compileTemplate, literalHtml, splitTemplate } from "../template.ts";
 import { type Block, type BlockDocument, type Inline, URL_TAG } from "./schema.ts";
 
 /*
@@ -176,6 +176,8 @@ function columnsHtml(look: Look, { content }: Of<"columns">): string {
 /** It shows in the list of mails only. What follows it there is blank, so that the text does not. */
 function preheaderHtml(preheader: string): string {
   if (preheader === "") return "";
+  // An error is placed in it, and not in the HTML.
+  compileTemplate(preheader, { escape: true });
   const text = splitTemplate(preheader).map(({ begin, end, kind }) => {
     const part = preheader.slice(begin, end);
     return kind === "text" ? literalHtml(part) : part;

@@ -26,7 +26,7 @@ const href = url(
   "must begin with http:, https:, mailto: or tel:, or be one merge tag",
   true,
 );
-const src = url(/^https?:\/\//i, "must begin with http: or https:");
+export const imageUrl = url(/^https?:\/\//i, "must begin with http: or https:");
 /** A block is saved before its URL is known. */
 const orNone = (schema: z.ZodString) => z.union([z.literal(""), schema]);
 
@@ -90,7 +90,7 @@ const block = z.discriminatedUnion("type", [
   z.strictObject({
     type: z.literal("image"),
     attrs: z.strictObject({
-      src: orNone(src),
+      src: orNone(imageUrl),
       alt: z.string().max(MAX_LABEL).nullish(),
       width: z.number().min(1).max(10_000).nullish(),
       href: orNone(href).nullish(),
