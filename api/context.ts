@@ -7,7 +7,7 @@ import type { Scope } from "../domain/access/scopes.ts";
 import type { ApiVersion } from "../domain/api-version.ts";
 import type { Edit } from "../domain/edits.ts";
 import type { Vault } from "../domain/secrets/crypto.ts";
-import type { Look } from "../domain/teams/look.ts";
+import type { Look } from "../domain/teams/brand.ts";
 import type { CheckUrl } from "../domain/webhooks/endpoints.ts";
 import type { ProbeUrl } from "../lib/fetch-text.ts";
 import type { Deps } from "./deps.ts";

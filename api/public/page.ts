@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import type { Words } from "../../domain/languages/en.ts";
 import { escapeHtml } from "../../domain/mail/template.ts";
-import type { Look } from "../../domain/teams/look.ts";
+import type { Look } from "../../domain/teams/brand.ts";
 import { contrast, FONT_FAMILIES, textOn } from "../../lib/mail-style.ts";
 
 /** The page's background in light and dark, and an edge that is seen on both, and on black and on white. */

@@ -26,7 +26,7 @@ import type { Words } from "../../domain/languages/en.ts";
 import { dateOf, wordsOf } from "../../domain/languages/words.ts";
 import { readConfirmationToken, readMailToken } from "../../domain/mail/links.ts";
 import { awaitHashKey } from "../../domain/secrets/admission.ts";
-import type { LinkTeam } from "../../domain/teams/look.ts";
+import type { LinkTeam } from "../../domain/teams/brand.ts";
 import type { Deps } from "../deps.ts";
 import { beforeDeadline } from "../rest/deadline.ts";
 import { toApiError } from "../rest/failures.ts";
@@ -248,13 +248,13 @@ export function publicRouter({ orm, vault, images }: Pick<Deps, "orm" | "vault" 
     await claimForTeam(res, token.listId, (em) => teamOfConfirmation(em, token));
     const confirmation = await readConfirmation(orm.em.fork(), token);
     const words = wordsFor(res);
-    const { title, question, button, already } = words.confirm;
+    const { title, question, already } = words.confirm;
     if (!confirmation) return show(res, spentPage(words), 404);
     if (confirmation.isConfirmed) return show(res, confirmedPage(words, confirmation, already));
     show(res, {
       title: title(confirmation.listName),
       paragraphs: [question(confirmation.teamName)],
-      buttons: [{ label: button, isMain: true }],
+      buttons: [{ label: words.confirmation.button, isMain: true }],
     });
   });
 

@@ -3,7 +3,7 @@ import type { WithheldReason } from "../../db/entities/audience.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import type { ConfirmationMailRef, SubscriptionRef } from "../mail/links.ts";
 import { claimedUntil, isRecent } from "../mail/system-mail.ts";
-import { LOOK, type Look } from "../teams/look.ts";
+import { LOOK, type Look } from "../teams/brand.ts";
 import { ADDRESS_WINDOW_DAYS, applyLimits, type ConfirmationLimits, type CountedMail } from "./confirmation-limits.ts";
 import { isUnsubscribe } from "./suppressions.ts";
 

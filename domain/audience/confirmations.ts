@@ -3,7 +3,7 @@ import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.
 import type { ConfirmationMailRef, ConfirmationToken } from "../mail/links.ts";
 import type { Vault } from "../secrets/crypto.ts";
 import { enrolConfirmed } from "../sequences/enrolments.ts";
-import { type LinkTeam, LOOK } from "../teams/look.ts";
+import { type LinkTeam, LOOK } from "../teams/brand.ts";
 import { emit } from "../webhooks/emit.ts";
 import { signUpMark } from "./confirmation-mails.ts";
 import { CONFIRMED } from "./initial-status.ts";

@@ -7,7 +7,7 @@ import { newId } from "../ids.ts";
 import type { MailRef } from "../mail/links.ts";
 import type { Vault } from "../secrets/crypto.ts";
 import type { ResourceType } from "../sends/resource.ts";
-import { type LinkTeam, LOOK, type Look } from "../teams/look.ts";
+import { type LinkTeam, LOOK, type Look } from "../teams/brand.ts";
 import { emit } from "../webhooks/emit.ts";
 import { unsubscribeRecord } from "../webhooks/records.ts";
 import { insertOptOuts, keepOptOuts, restoreOptOuts } from "./opt-outs.ts";

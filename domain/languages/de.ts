@@ -19,7 +19,6 @@ export const de: Words = {
   confirm: {
     title: (list) => `${list} abonnieren`,
     question: (team) => `Möchten Sie diese E-Mails von ${team} erhalten?`,
-    button: "Anmeldung bestätigen",
     done: "Sie sind angemeldet",
     already: "Sie sind bereits angemeldet",
     future: (list, team) => `Sie erhalten künftig „${list}“ von ${team}.`,

@@ -17,6 +17,7 @@ export const en = {
     request: (list: string, team: string) =>
       `Someone, most likely you, asked to receive “${list}” from ${team} at this address.`,
     open: "To confirm your subscription, open this page:",
+    /** Of the page, too. */
     button: "Confirm subscription",
     ignore: "If this was not you, please ignore this email: you will not be subscribed unless you confirm.",
     unnamedTeam: "a sender",
@@ -26,7 +27,6 @@ export const en = {
   confirm: {
     title: (list: string) => `Subscribe to ${list}`,
     question: (team: string) => `Would you like to receive these emails from ${team}?`,
-    button: "Confirm subscription",
     done: "You are subscribed",
     already: "You are already subscribed",
     future: (list: string, team: string) => `You will receive “${list}” from ${team}.`,

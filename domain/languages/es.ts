@@ -19,7 +19,6 @@ export const es: Words = {
   confirm: {
     title: (list) => `Suscribirse a ${list}`,
     question: (team) => `¿Desea recibir estos correos de ${team}?`,
-    button: "Confirmar la suscripción",
     done: "Su suscripción está confirmada",
     already: "Su suscripción ya está confirmada",
     future: (list, team) => `Recibirá «${list}» de ${team}.`,

@@ -22,7 +22,6 @@ export const fr: Words = {
   confirm: {
     title: (list) => `S’abonner à ${list}`,
     question: (team) => `Souhaitez-vous recevoir ces e-mails envoyés par ${team}\u00a0?`,
-    button: "Confirmer l’inscription",
     done: "Votre inscription est confirmée",
     already: "Votre inscription est déjà confirmée",
     future: (list, team) => `Vous recevrez «\u00a0${list}\u00a0», envoyé par ${team}.`,

@@ -20,6 +20,15 @@ export const brandOf = (em: EntityManager, teamId: string): Promise<Brand> =>
     .select(["background_color as backgroundColor", "mail_footer as mailFooter", "postal_address as postalAddress"])
     .executeTakeFirstOrThrow();
 
+/** How pages and confirmation mails for a team's recipients look. */
+export type Look = Pick<Brand, "teamName" | "language" | "logoUrl" | "accentColor" | "font">;
+
+/** The team to which a link in a mail leads. */
+export type LinkTeam = Look & { teamId: string };
+
+/** SQL: of a team `t`. */
+export const LOOK = sql`t.name as "teamName", t.language, t.logo_url as "logoUrl", t.accent_color as "accentColor", t.font`;
+
 /** SQL: what stands below each mail of a team. @param teams alias in the query */
 export const footerOf = (teams: string): RawBuilder<MailFooter> => {
   const of = (column: string) => sql.ref(`${teams}.${column}`);

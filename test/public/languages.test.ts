@@ -5,7 +5,7 @@ import { LANGUAGES } from "../../db/entities/team.ts";
 import { en } from "../../domain/languages/en.ts";
 import { dateOf, wordsOf } from "../../domain/languages/words.ts";
 import { confirmUrl, trackingUrl, unsubscribeUrl } from "../../domain/mail/links.ts";
-import type { Look } from "../../domain/teams/look.ts";
+import type { Look } from "../../domain/teams/brand.ts";
 import { api } from "../support/api.ts";
 import { makeTeam, uniqueEmail } from "../support/factories.ts";
 import { stack } from "../support/stack.ts";
@@ -28,7 +28,7 @@ const ESCAPED = "&lt;img src=x onerror=alert(1)&gt; &amp; &#34;Co&#34; {{ x }}";
 
 describe("What the service says to recipients", () => {
   for (const language of LANGUAGES) {
-    it(`is complete in ${language}, names what it is about, and escapes hostile names on every page`, async () => {
+    it(`is complete in ${language}, and names what it is about`, () => {
       const english = textsOf(en);
       const texts = textsOf(wordsOf(language));
       const namesIn = (text = "") => ["‹first›", "‹second›"].filter((name) => text.includes(name));
@@ -38,62 +38,62 @@ describe("What the service says to recipients", () => {
       }
       const same = [...texts].filter(([at, text]) => text === english.get(at)).map(([at]) => at);
       assert.ok(language === "en" || same.every((at) => at === "confirmation.unnamedList"), same.join());
-
-      const { origin } = await stack();
-      const team = await makeTeam();
-      const client = api(team.keys.live);
-      await team.em
-        .fork()
-        .execute("update teams set name = ?, language = ?, logo_url = ?, accent_color = '#ffee00' where id = ?", [
-          HOSTILE,
-          language,
-          `https://logo.example/a"onload="alert(1)`,
-          team.team.id,
-        ]);
-      const mail = await mailLetter(team);
-      const list = (await client.post("/lists", { name: HOSTILE, optin: "DOUBLE" })).body.data.id;
-      await client.post(`/lists/${list}/subscribers`, { subscriber_ids: [mail.subscriberId] });
-      const { email, subscriberId } = mail;
-      const [leave, count, confirm] = [
-        unsubscribeUrl(team.vault, origin, mail),
-        trackingUrl(team.vault, origin, mail),
-        confirmUrl(team.vault, origin, { listId: list, subscriberId, email }),
-      ];
-      const spent = confirmUrl(team.vault, origin, { listId: list, subscriberId, email: uniqueEmail() });
-      const words = wordsOf(language);
-      for (const [url, body, status, title] of [
-        [confirm, undefined, 200, words.confirm.title(HOSTILE)],
-        [confirm, "", 200, words.confirm.done],
-        [confirm, undefined, 200, words.confirm.already],
-        [spent, undefined, 404, words.confirm.spent],
-        [leave, undefined, 200, words.optOut.title(HOSTILE)],
-        [leave, "scope=lists", 200, words.optOut.done],
-        [leave, undefined, 200, words.optOut.already],
-        [leave, "scope=all", 200, words.optOut.done],
-        [leave, "scope=undo", 200, words.undo.done],
-        [confirm, undefined, 200, words.confirm.already],
-        [count, undefined, 200, words.tracking.title(HOSTILE)],
-        [count, "scope=deny", 200, words.tracking.done],
-        [count, "scope=other", 400, words.broken.title],
-      ] as const) {
-        const headers = { "content-type": "application/x-www-form-urlencoded" };
-        const answer = await fetch(url, body === undefined ? {} : { method: "POST", body, headers });
-        const html = await answer.text();
-        const at = `${url.slice(origin.length, origin.length + 3)} ${body}`;
-        assert.equal(answer.status, status, at);
-        assertAccessible(html);
-        assert.ok(html.includes(`<html lang="${language}">`), at);
-        assert.ok(
-          html.includes(`<h1>${title.replace(HOSTILE, ESCAPED).replaceAll("'", "&#39;")}</h1>`),
-          `${at} ${html}`,
-        );
-        const logo = `<img src="https://logo.example/a&#34;onload=&#34;alert(1)" alt="${ESCAPED}">`;
-        assert.equal(html.split("<img").length, 2, at);
-        assert.ok(html.includes(logo), at);
-        assert.match(answer.headers.get("content-security-policy") ?? "", /; img-src https:\/\/logo\.example; form/);
-      }
     });
   }
+
+  it("is in the team's language on every page, which escapes hostile names", async () => {
+    const language = "fr";
+    const { origin } = await stack();
+    const team = await makeTeam();
+    const client = api(team.keys.live);
+    await team.em
+      .fork()
+      .execute("update teams set name = ?, language = ?, logo_url = ?, accent_color = '#ffee00' where id = ?", [
+        HOSTILE,
+        language,
+        `https://logo.example/a"onload="alert(1)`,
+        team.team.id,
+      ]);
+    const mail = await mailLetter(team);
+    const list = (await client.post("/lists", { name: HOSTILE, optin: "DOUBLE" })).body.data.id;
+    await client.post(`/lists/${list}/subscribers`, { subscriber_ids: [mail.subscriberId] });
+    const { email, subscriberId } = mail;
+    const [leave, count, confirm] = [
+      unsubscribeUrl(team.vault, origin, mail),
+      trackingUrl(team.vault, origin, mail),
+      confirmUrl(team.vault, origin, { listId: list, subscriberId, email }),
+    ];
+    const spent = confirmUrl(team.vault, origin, { listId: list, subscriberId, email: uniqueEmail() });
+    const words = wordsOf(language);
+    for (const [url, body, status, title] of [
+      [confirm, undefined, 200, words.confirm.title(HOSTILE)],
+      [confirm, "", 200, words.confirm.done],
+      [confirm, undefined, 200, words.confirm.already],
+      [spent, undefined, 404, words.confirm.spent],
+      [leave, undefined, 200, words.optOut.title(HOSTILE)],
+      [leave, "scope=lists", 200, words.optOut.done],
+      [leave, undefined, 200, words.optOut.already],
+      [leave, "scope=all", 200, words.optOut.done],
+      [leave, "scope=undo", 200, words.undo.done],
+      [confirm, undefined, 200, words.confirm.already],
+      [count, undefined, 200, words.tracking.title(HOSTILE)],
+      [count, "scope=deny", 200, words.tracking.done],
+      [count, "scope=other", 400, words.broken.title],
+    ] as const) {
+      const headers = { "content-type": "application/x-www-form-urlencoded" };
+      const answer = await fetch(url, body === undefined ? {} : { method: "POST", body, headers });
+      const html = await answer.text();
+      const at = `${url.slice(origin.length, origin.length + 3)} ${body}`;
+      assert.equal(answer.status, status, at);
+      assertAccessible(html);
+      assert.ok(html.includes(`<html lang="${language}">`), at);
+      assert.ok(html.includes(`<h1>${title.replace(HOSTILE, ESCAPED).replaceAll("'", "&#39;")}</h1>`), `${at} ${html}`);
+      const logo = `<img src="https://logo.example/a&#34;onload=&#34;alert(1)" alt="${ESCAPED}">`;
+      assert.equal(html.split("<img").length, 2, at);
+      assert.ok(html.includes(logo), at);
+      assert.match(answer.headers.get("content-security-policy") ?? "", /; img-src https:\/\/logo\.example; form/);
+    }
+  });
 
   it("writes the first day of a month in French as an ordinal", () => {
     const days = ["2026-03-01T12:00:00Z", "2026-03-11T12:00:00Z"].map((at) => dateOf(wordsOf("fr"), at));
