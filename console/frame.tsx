@@ -46,7 +46,7 @@ const GROUPS: Readonly<Record<string, readonly Page[]>> = {
 };
 
 /** Shows the present page's link, where the navigation scrolls. */
-function usePresentLink() {
+function usePresentLink(isShown: boolean) {
   const nav = useRef<HTMLElement>(null);
   const path = useLocation({ select: ({ pathname }) => pathname });
   // biome-ignore lint/correctness/useExhaustiveDependencies: another path has another link
@@ -55,7 +55,7 @@ function usePresentLink() {
     if (!link || !nav.current) return;
     const { clientWidth, clientHeight } = nav.current;
     nav.current.scrollTo(link.offsetLeft - clientWidth / 3, link.offsetTop - clientHeight / 2);
-  }, [path]);
+  }, [path, isShown]);
   return nav;
 }
 
@@ -71,7 +71,7 @@ export function Frame() {
     return clientOf({ team, environment: place.environment }, lookAgain);
   }, [team, place.environment, queries]);
 
-  const nav = usePresentLink();
+  const nav = usePresentLink(session.isSuccess);
   if (session.isPending)
     return (
       <main className="alone">

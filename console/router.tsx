@@ -61,7 +61,7 @@ const tree = root.addChildren([
 export const router = createRouter({
   routeTree: tree,
   basepath: "/console",
-  defaultPendingComponent: () => <Loading like="table" />,
+  defaultPendingComponent: () => <Loading like="page" />,
   defaultErrorComponent: Failed,
   // Search parameters are written plainly, so that a link reads well.
   parseSearch: (text) => Object.fromEntries(new URLSearchParams(text)),

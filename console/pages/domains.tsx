@@ -104,7 +104,6 @@ function Domain({ domain, keys, records }: Domains[number]) {
           <article key={`${purpose} ${name}`} className="stack">
             <h3>
               {purpose} {found && <State of={STATES} is={found.state} />}
-              {key && "· "}
               {key && <State of={USES} is={key.use} />}
             </h3>
             <Facts

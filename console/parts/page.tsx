@@ -33,11 +33,12 @@ export const Brand = () => (
   </span>
 );
 
-/** Keeps the room of what is being read. */
-export const Loading = ({ like = "chart" }: { like?: "table" | "chart" | undefined }) => (
+/** Keeps the room of what is being read: a title with a table, a table, or a card. */
+export const Loading = ({ like = "card" }: { like?: "page" | "table" | "card" | undefined }) => (
   <div role="status">
     <span className="hidden">Loading…</span>
-    <div className={`skeleton ${like}`} />
+    {like === "page" && <div className="skeleton page" />}
+    <div className={`skeleton ${like === "card" ? "" : "table"}`} />
   </div>
 );
 
@@ -126,9 +127,15 @@ export type States<Name extends string = string> = Readonly<
   Record<Name, readonly [text: string, colour: "good" | "warn" | "wrong" | "muted" | "accent"]>
 >;
 
-export const State = ({ of, is }: { of: States; is: string }) => (
-  <span className={`state ${of[is]?.[1]}`}>{of[is]?.[0] ?? is}</span>
-);
+export function State({ of, is }: { of: States; is: string }) {
+  const [text, colour] = of[is] ?? [is, "muted"];
+  return (
+    <span className={`state ${colour}`}>
+      {text.slice(0, 1).toUpperCase()}
+      {text.slice(1)}
+    </span>
+  );
+}
 
 /** Choices of a filter by states. */
 export const choicesOf = <Name extends string>(states: Readonly<Record<Name, readonly [text: string, ...string[]]>>) =>
