@@ -13,7 +13,8 @@ export function Page() {
     <>
       <PageHead title="Usage" />
       <p>
-        Plan {current.plan}, {MONTH.format(new Date(period.start))}. Credits are counted by the month in UTC.
+        Plan {current.plan.toLowerCase()}, {MONTH.format(new Date(period.start))}. Credits are counted by the month in
+        UTC.
       </p>
       <div className="cards">
         <Bar

@@ -345,6 +345,16 @@ describe("The console in a browser", function () {
       const saved = page.waitForEvent("download");
       await page.getByRole("button", { name: "Export as CSV" }).click();
       assert.equal((await saved).suggestedFilename(), "clicked.csv");
+
+      const name = `\u202e${"x".repeat(199)}`;
+      await em.execute("update newsletters set name = ? where id = ?", [name, newsletterId]);
+      await page.goto(`${origin}/console/${team.team.id}/live/newsletters`);
+      await page.getByTitle(name, { exact: true }).waitFor();
+      assert.ok((await widthOf(page)) <= 360);
+      await page.goto(`${origin}/console/${team.team.id}/live/settings`);
+      await page.getByRole("heading", { name: "Settings", level: 1 }).waitFor();
+      const box = await page.locator("nav [aria-current='page']", { hasText: "Settings" }).boundingBox();
+      assert.ok(box && box.x >= 0 && box.x + box.width <= 360);
     });
   });
 
