@@ -32,7 +32,9 @@ export const clientOf = (place: Place, onEnded: () => void) =>
       httpLink({
         url: "/console/trpc",
         fetch: async (url, init) => {
-          const response = (await refusedHere(url, init?.body)) ?? (await fetch(url, init as RequestInit));
+          const response = (await refusedHere(url, init?.body)) ?? (await reach(url, init as RequestInit));
+          // A gateway before the service answers by itself.
+          if (!response.headers.get("content-type")?.includes("json")) throw new Unreached();
           if (response.status === 401) onEnded();
           return response;
         },
@@ -71,14 +73,31 @@ export interface Refusal {
 /** A sentence for programs. The console makes a new key by itself. */
 const ABOUT_KEYS = / Then use a new Idempotency-Key:.*$/;
 
+/** The service has not answered. */
+class Unreached extends Error {
+  override message = "The service has not answered.";
+}
+
+/** @throws {Unreached} */
+export const reach = (url: string | URL | Request, init: RequestInit): Promise<Response> =>
+  fetch(url, init).catch((error) => {
+    throw init.signal?.aborted ? error : new Unreached();
+  });
+
 const UNREACHABLE = "The service cannot be reached. Check your connection, then try again.";
+const OFFLINE = "You are offline. What you wrote is kept: try again once you are connected.";
 
 export function refusalOf(error: unknown): Refusal {
   if (error instanceof HttpRefusal) return error.refusal;
-  if (!(error instanceof TRPCClientError)) {
-    return { message: `This page has failed: load it again. If it fails again, report this to an operator: ${error}` };
-  }
-  return error.data ? { message: error.message.replace(ABOUT_KEYS, ""), ...error.data } : { message: UNREACHABLE };
+  const call = error instanceof TRPCClientError ? error : undefined;
+  if (call?.data) return { message: call.message.replace(ABOUT_KEYS, ""), ...call.data };
+  const cause = call?.cause ?? error;
+  if (cause instanceof Unreached)
+    return { message: (navigator as { onLine?: boolean }).onLine === false ? OFFLINE : UNREACHABLE };
+  return {
+    message: `This page has failed: load it again. If it fails again, report this to an operator: ${cause}`,
+    requestId: (call?.meta?.["response"] as Response | undefined)?.headers.get("x-request-id") ?? undefined,
+  };
 }
 
 /** The refusal's words for a field that it names. */
@@ -105,9 +124,7 @@ export async function request<T>(method: string, path: string, body?: object, pl
   const json = { headers: { "content-type": "application/json" }, body: JSON.stringify(body) };
   const bytes = { headers: place && headersOf(place), body: body as Blob };
   const sent = body && (body instanceof Blob ? bytes : json);
-  const response = await fetch(`/console${path}`, { method, ...(sent as RequestInit) }).catch(() => {
-    throw new HttpRefusal({ message: UNREACHABLE });
-  });
+  const response = await reach(`/console${path}`, { method, ...(sent as RequestInit) });
   const answer = await response.json().catch(() => ({}));
   if (response.ok) return answer as T;
   const { error = {}, meta } = answer as { error?: Partial<Refusal>; meta?: { request_id?: string } };

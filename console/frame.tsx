@@ -4,7 +4,7 @@ import { useEffect, useMemo, useRef } from "react";
 import { clientOf, refusalOf, request } from "./api.ts";
 import { Select } from "./parts/form.tsx";
 import { Brand, Icon, Loading, Problem } from "./parts/page.tsx";
-import { ROLES, useSession, WorkspaceProvider } from "./session.tsx";
+import { isAtLeast, ROLES, useSession, WorkspaceProvider } from "./session.tsx";
 
 type Page = readonly [path: string, name: string, icon: string];
 
@@ -59,6 +59,9 @@ function usePresentLink(isShown: boolean) {
   return nav;
 }
 
+/** Others are refused them. */
+const OF_ADMINS: readonly string[] = ["providers", "keys", "members"];
+
 /** Navigation and the team's choice around every page of a team. */
 export function Frame() {
   const { team = "", environment = "" } = useParams({ strict: false }) as { team?: string; environment?: string };
@@ -87,6 +90,7 @@ export function Frame() {
   if (!current || (environment !== "live" && environment !== "test")) return <Navigate to="/" />;
   const base = `/${team}/${environment}`;
 
+  const isShown = ([path]: Page) => !OF_ADMINS.includes(path) || isAtLeast(current.role, "ADMIN");
   const signOut = async (everywhere: boolean) => {
     await request("DELETE", `/session${everywhere ? "?everywhere=true" : ""}`);
     queries.clear();
@@ -117,7 +121,7 @@ export function Frame() {
               <section key={group} aria-label={group}>
                 <h2>{group}</h2>
                 <ul>
-                  {pages.map(([path, name, icon]) => (
+                  {pages.filter(isShown).map(([path, name, icon]) => (
                     <li key={name}>
                       <Link to={path === "" ? base : `${base}/${path}`} activeOptions={{ exact: path === "" }}>
                         <Icon path={icon} />

@@ -20,8 +20,9 @@ const queryClient: QueryClient = new QueryClient({
       staleTime: 5_000,
       // A refusal stays one; a request that did not arrive is repeated.
       retry: (failures, error) => failures < 2 && (refusalOf(error).status ?? 503) >= 500,
+      networkMode: "always",
     },
-    // Without a connection a change is refused at once, and is not made later.
+    // Without a connection a page says so; a change is refused at once, and is not made later.
     mutations: { networkMode: "always" },
   },
 });

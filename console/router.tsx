@@ -1,4 +1,6 @@
-import { createRootRoute, createRoute, createRouter, lazyRouteComponent, Outlet } from "@tanstack/react-router";
+import { useSuspenseQuery } from "@tanstack/react-query";
+import { createRootRoute, createRoute, createRouter, Outlet } from "@tanstack/react-router";
+import { reach } from "./api.ts";
 import { Frame } from "./frame.tsx";
 import { SignIn } from "./pages/sign-in.tsx";
 import { Teams } from "./pages/teams.tsx";
@@ -18,8 +20,27 @@ const page = <Path extends string, Name extends string>(
     path,
     // Search parameters are texts: a page reads those that it knows.
     validateSearch: (search) => search as Record<string, string | undefined>,
-    component: lazyRouteComponent(load, name),
+    component: function Page() {
+      const queryFn = async (): Promise<{ Component: React.FC }> => ({
+        Component: (await load().catch(whereFailed))[name],
+      });
+      const { data } = useSuspenseQuery({ queryKey: ["code", path], queryFn, staleTime: "static", gcTime: Infinity });
+      return <data.Component />;
+    },
   });
+
+/** A document that is younger has the names of the files of today. */
+const YOUNG_MS = 10_000;
+
+/** Loads the console again where its files were built anew since. Without a service the browser would show its own page. */
+async function whereFailed(error: unknown): Promise<never> {
+  await reach("/console/", { method: "HEAD", cache: "no-store" });
+  if (performance.now() > YOUNG_MS) {
+    window.location.reload();
+    await new Promise(() => {});
+  }
+  throw error;
+}
 
 const tree = root.addChildren([
   createRoute({ getParentRoute: () => root, path: "/", component: Teams }),

@@ -55,5 +55,7 @@ export function useData<Data>(
 /** The names of the roles; each may do more than the one before. */
 export const ROLES: Record<Role, string> = { VIEWER: "Viewer", EDITOR: "Editor", ADMIN: "Admin", OWNER: "Owner" };
 const RANK = Object.keys(ROLES);
-/** Whether the member has at least this role. The server decides; this hides what it would refuse. */
-export const useRole = (least: Role): boolean => RANK.indexOf(useWorkspace().current.role) >= RANK.indexOf(least);
+/** Whether a role is at least another. The server decides; this hides what it would refuse. */
+export const isAtLeast = (role: Role, least: Role): boolean => RANK.indexOf(role) >= RANK.indexOf(least);
+/** Whether the member has at least this role. */
+export const useRole = (least: Role): boolean => isAtLeast(useWorkspace().current.role, least);

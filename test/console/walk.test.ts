@@ -57,8 +57,8 @@ describe("The console in a browser", function () {
   this.timeout(240_000);
   const program = needs("chromium");
   before(() => buildConsole());
-  // A session that has ended is told apart by its 401, and the save of a second editor by its 409; a test gives the others.
-  const inPage = openBrowser(program, /status of (401|409|429|502)/);
+  // A session that has ended is told apart by its 401, and the save of a second editor by its 409; a test gives the others, and the answers that fail.
+  const inPage = openBrowser(program, /status of (401|409|429|502)|ERR_ABORTED|has not answered|Unable to transform/);
 
   it("leads from a link in a mail to the report of a newsletter to 1,000 imported people", async () => {
     const sender = await makeSender({ recipients: 0, detached: true });
@@ -204,6 +204,11 @@ describe("The console in a browser", function () {
         await page.getByRole("heading", { name: "Lists" }).waitFor();
         await page.getByText("No list yet").waitFor();
         assert.equal(await page.getByRole("button", { name: button }).count(), 0);
+        for (const link of await page.getByRole("navigation").getByRole("link").all()) {
+          // A page that is refused writes its 403 into the browser's console, which is a failure.
+          await link.click();
+          await page.waitForLoadState("networkidle");
+        }
         member.removedAt = new Date();
         await em.flush();
         await page.goto(`${origin}/console/${team.id}/live/lists`);
@@ -358,7 +363,7 @@ describe("The console in a browser", function () {
     });
   });
 
-  it("reports an error of a page as one, and not as a service that cannot be reached", async () => {
+  it("tells an error of a page from a service that cannot be reached, where a page is tried again", async () => {
     const { origin } = await stack();
     const { owner, team } = await makeTeam();
     await inPage({}, async (page) => {
@@ -367,6 +372,18 @@ describe("The console in a browser", function () {
       await page.route(/imports\.export/, (route) => route.fulfill({ json: { result: { data: {} } } }));
       await page.getByRole("button", { name: "Export as CSV" }).click();
       await page.getByText("This page has failed").waitFor();
+      await page.route(/usage\.retrieve/, (route) =>
+        route.fulfill({ json: {}, headers: { "x-request-id": "req_shown" } }),
+      );
+      await page.getByRole("link", { name: "Usage", exact: true }).click();
+      await page.getByText("This page has failed").waitFor();
+      await page.getByText("req_shown").waitFor();
+      await page.route("**/*", (route) => route.abort("aborted"));
+      await page.getByRole("link", { name: "Settings", exact: true }).click();
+      await page.getByText("The service cannot be reached.").waitFor();
+      await page.unroute("**/*");
+      await page.getByRole("button", { name: "Try again" }).click();
+      await page.getByRole("heading", { name: "Settings", exact: true }).waitFor();
     });
   });
 
