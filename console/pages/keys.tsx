@@ -29,7 +29,7 @@ export function Page() {
   const [{ state }] = useFilters();
   const secret = useSecret("Your new key", "Copy it now, and keep it like a password: it is not shown again.");
   const shownState = state === "ended" ? "ended" : "working";
-  const { rotateKey, revokeKey, renewConsoleKey } = client.app.team;
+  const { rotateKey, revokeKey, changeCap, renewConsoleKey } = client.app.team;
   const read = () => client.app.team.keys.query({ query: { state: shownState } });
   const { keys, own_console_key } = useData(["keys", shownState], read);
   const lists = useLists();
@@ -112,7 +112,7 @@ export function Page() {
           },
           {
             name: "Actions",
-            cell: ({ id, name, state, is_yours, is_of_console }) =>
+            cell: ({ id, name, state, scopes, daily_send_cap, is_yours, is_of_console }) =>
               state === "works" && (
                 <div className="actions">
                   {is_yours && !is_of_console && (
@@ -125,6 +125,18 @@ export function Page() {
                         const body = { key_id: id, grace_hours: Number(grace) };
                         secret.show((await rotateKey.mutate({ body })).data.secret);
                       }}
+                    />
+                  )}
+                  {sends(scopes) && (
+                    <Act
+                      title={`Limit ${name}`}
+                      short="Limit"
+                      submit="Save"
+                      inputs={[["daily_send_cap", "Most mails in a day", CAP]]}
+                      values={{ daily_send_cap }}
+                      act={(given) =>
+                        changeCap.mutate({ body: { key_id: id, daily_send_cap: Number(given["daily_send_cap"]) } })
+                      }
                     />
                   )}
                   <Act

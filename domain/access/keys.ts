@@ -147,10 +147,7 @@ export async function mintKey(
 ): Promise<MintedKey> {
   const scopes = readScopes(grant.scopes);
   refuseForbiddenPairs(scopes);
-  const dailySendCap = grant.dailySendCap ?? DEFAULT_DAILY_SEND_CAP;
-  if (!Number.isSafeInteger(dailySendCap) || dailySendCap < 0 || dailySendCap > 2_147_483_647) {
-    throw invalid("daily_send_cap", "The daily send cap must be a whole number of mails.");
-  }
+  const dailySendCap = checkCap(grant.dailySendCap ?? DEFAULT_DAILY_SEND_CAP);
   const member = orNotFound(await em.findOne(Member, { id: grant.memberId, teamId: grant.teamId }));
   const beyond = scopes.filter((scope) => !roleHolds(member.role, scope));
   if (member.removedAt || beyond.length > 0) {
@@ -250,6 +247,24 @@ export function rotateKey(
       limit,
       old.lineageId,
     );
+  });
+}
+
+/** @throws {ApiError} `validation_failed` */
+function checkCap(mails: number): number {
+  if (!Number.isSafeInteger(mails) || mails < 0 || mails > 2_147_483_647) {
+    throw invalid("daily_send_cap", "The daily send cap must be a whole number of mails.");
+  }
+  return mails;
+}
+
+/** Sets the most mails of a UTC day, also of the key of a member's sessions. @throws {ApiError} `not_found`, `validation_failed` */
+export function changeCap(em: EntityManager, name: KeyName, mails: number): Promise<ApiKey> {
+  return transaction(em, async (em) => {
+    const key = await lockKey(em, name);
+    key.dailySendCap = checkCap(mails);
+    await em.flush();
+    return key;
   });
 }
 

@@ -163,6 +163,7 @@ const SAMPLES: Record<string, Sample> = {
   "team.removeMember": ({ member }) => ({ body: { member_id: member } }),
   "team.mintKey": ({ list }) => ({ body: { name: "Key", scopes: ["newsletters:write"], for_list_id: list } }),
   "team.rotateKey": ({ apiKey }) => ({ body: { key_id: apiKey, grace_hours: 0 } }),
+  "team.changeCap": ({ apiKey }) => ({ body: { key_id: apiKey, daily_send_cap: 1 } }),
   "team.revokeKey": ({ apiKey }) => ({ body: { key_id: apiKey } }),
   "overview.gates": ({ newsletter }) => ({ body: { kind: "newsletter", id: newsletter } }),
   "overview.hours": ({ newsletter }) => ({ body: { resource_id: newsletter } }),

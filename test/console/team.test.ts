@@ -89,6 +89,10 @@ describe("Keys in the console", () => {
       [{ name: "Member", has_left: false }, true, ["lists:read"], 10, false],
     );
     assert.ok(!JSON.stringify(await list("working")).includes(minted.secret));
+    const limit = (mails: number) =>
+      client.app.team.changeCap.mutate({ body: { key_id: minted.id, daily_send_cap: mails } });
+    assert.equal((await limit(20)).data.daily_send_cap, 20);
+    assert.equal(await refusalCodeOf(limit(-1)), "validation_failed");
     const rotated = (await client.app.team.rotateKey.mutate({ body: { key_id: minted.id, grace_hours: 1 } })).data;
     for (const key of [minted.secret, rotated.secret]) assert.equal(codeOf(await api(key).get("/lists")), "200");
 

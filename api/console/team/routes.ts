@@ -2,6 +2,7 @@ import { z } from "zod";
 import { ENVIRONMENTS } from "../../../db/entities/shared.ts";
 import { ApiKey, FONTS, LANGUAGES, Member, ROLES, Team, TRACKING_MODES } from "../../../db/entities/team.ts";
 import {
+  changeCap,
   keyState,
   lockKey,
   type MintedKey,
@@ -163,6 +164,12 @@ const revoke = consoleMutation(
   },
 );
 
+const changeCapRoute = consoleMutation(
+  { role: "ADMIN", input: bodyOf(z.strictObject({ key_id: keyId, daily_send_cap: z.int() })) },
+  async ({ ctx, input: { body } }) =>
+    presentKey(await changeCap(ctx.em, { ...ctx.tenant, key: body.key_id }, body.daily_send_cap)),
+);
+
 const renewConsoleKey = consoleMutation({ role: "ADMIN", input: noInput }, async ({ ctx }) => {
   const key = await keyOfSessions(ctx.em, ctx.vault, ctx.tenant, ctx.access.caller.memberId, true);
   return presentKey(key);
@@ -244,6 +251,6 @@ const changeBrand = consoleMutation(
 
 export const teamRouter = router({
   ...{ members, invite, changeRole, removeMember },
-  ...{ keys, mintKey: mint, rotateKey: rotate, revokeKey: revoke, renewConsoleKey },
+  ...{ keys, mintKey: mint, rotateKey: rotate, revokeKey: revoke, changeCap: changeCapRoute, renewConsoleKey },
   ...{ settings, changeSettings, brand, changeBrand },
 });

@@ -133,6 +133,7 @@ export function Warnings({ mail, at }: { mail: Mail; at: number | string }) {
         {data.map(({ kind, message }) => (
           <li key={message}>
             {message} {kind === "no_postal_address" && <Link to={`${base}/brand`}>Brand</Link>}
+            {kind === "condition_without_tracking" && <Link to={`${base}/settings`}>Settings</Link>}
           </li>
         ))}
       </ul>
@@ -245,7 +246,8 @@ function wordsOf(kind: Kind, { recipients, send_cap: cap, credits_available: cre
     domains: ["You may send from its domain", null, "Accounts"],
     cap: [
       "It is within your limit of the day",
-      `You may send ${(cap?.remaining ?? 0).toLocaleString()} more mails today: send it after midnight UTC, or to fewer people.`,
+      `You may send ${(cap?.remaining ?? 0).toLocaleString()} more mails today: send it after midnight UTC, or to fewer people. An admin raises the limit of your key “Console” under Keys.`,
+      "Keys",
     ],
     complaints: [
       "Few people complain",
@@ -268,6 +270,7 @@ const LOOKS = {
 
 function GateList({ kind, report }: { kind: Kind; report: GateReport }) {
   const { base, environment } = useWorkspace();
+  const isAdmin = useRole("ADMIN");
   const words = wordsOf(kind, report);
   return (
     <ul className="steps" aria-label="Checks">
@@ -283,7 +286,8 @@ function GateList({ kind, report }: { kind: Kind; report: GateReport }) {
             {is_met === false && (
               <p>
                 {gate === "permission" && environment === "test" ? "Choose Live at the top." : (remedy ?? message)}{" "}
-                {detail} {page && <Link to={`${base}/${page.toLowerCase()}`}>{page}</Link>}
+                {detail}{" "}
+                {page && (page !== "Keys" || isAdmin) && <Link to={`${base}/${page.toLowerCase()}`}>{page}</Link>}
               </p>
             )}
           </li>
