@@ -140,6 +140,13 @@ withStackOptions(program.command("analytics"))
   .option("--per-second <n>", "requests that a run begins in a second", wholeNumber(1), 20)
   .action(async (options) => show(await (await import("./analytics.ts")).benchAnalytics(options)));
 
+withStackOptions(program.command("console"))
+  .description("what each page of the console asks for, of a team with many lists and people")
+  .option("--lists <n>", "lists, newsletters, segments and templates", wholeNumber(1), 500)
+  .option("--people <n>", "subscribers, and contacts", wholeNumber(1), 100_000)
+  .option("--repeat <n>", "reads of each page", wholeNumber(1), 10)
+  .action(async (options) => show(await (await import("./console.ts")).benchConsole(options)));
+
 withStackOptions(program.command("retention"))
   .description("a send beside the pruning of old ledgers: its rate as a share of its rate alone, and how fast rows go")
   .option("--rows <n>", "rows of the old ledgers", wholeNumber(1), 20_000_000)

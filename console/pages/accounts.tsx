@@ -13,11 +13,10 @@ import {
   useAccounts,
 } from "../parts/account.tsx";
 import { Act } from "../parts/act.tsx";
-import { Chart } from "../parts/chart.tsx";
 import { ChoiceFilter, useFilters } from "../parts/filters.tsx";
 import { Field, Inputs, type Values } from "../parts/form.tsx";
 import { choicesOf, Facts, PageHead, Part, State, When } from "../parts/page.tsx";
-import { Rates } from "../parts/send/report.tsx";
+import { Days, Rates } from "../parts/send/figures.tsx";
 import { All } from "../parts/table.tsx";
 import { useData, useRole, useWorkspace } from "../session.tsx";
 
@@ -226,17 +225,7 @@ function Health({ accountId }: { accountId: string }) {
     <section className="stack" aria-label="Last 30 days">
       <h2>Last 30 days</h2>
       <Rates totals={totals} rates={rates} beside={false} />
-      <Chart
-        title="Mails by day"
-        times={days.map(({ date }) => date)}
-        unit="day"
-        series={[
-          { name: "Sent", values: days.map(({ sent }) => sent) },
-          { name: "Refused", values: days.map(({ rejected }) => rejected) },
-          { name: "Bounced", values: days.map((day) => day.bounced_hard + day.bounced_soft) },
-          { name: "Complained", values: days.map(({ complained }) => complained) },
-        ]}
-      />
+      <Days days={days} />
       {isShared && <p className="muted">Campaigns that several accounts send count here as a whole.</p>}
     </section>
   );

@@ -1,6 +1,7 @@
 import { Link, useNavigate } from "@tanstack/react-router";
 import type { Client, DataOf } from "../api.ts";
 import { Act } from "../parts/act.tsx";
+import { plainSubject } from "../parts/draft/content.ts";
 import { STATES } from "../parts/draft/drafts.ts";
 import { ChoiceFilter, choiceOf, SearchFilter, useFilters } from "../parts/filters.tsx";
 import { choicesOf, PageHead, State, When } from "../parts/page.tsx";
@@ -101,7 +102,7 @@ function Page({ kind }: { kind: Kind }) {
         columns={[
           { name: "Name", cell: ({ id, name }) => <Link to={`${base}/${kind}s/${id}`}>{name}</Link> },
           { name: "State", cell: (draft) => <State of={STATES} is={draft.status} /> },
-          { name: "Subject", cell: ({ subject }) => subject ?? NONE },
+          { name: "Subject", cell: ({ subject }) => (subject ? plainSubject(subject) : NONE) },
           { name: "Targets", cell: ({ targets }) => targets.join(", ") || NONE },
           { name: "Recipients", cell: recipientsText, isNumber: true },
           { name: "Opened", cell: ({ sent, opened }) => sent > 0 && shortPercent(opened), isNumber: true },

@@ -1,9 +1,8 @@
 import { Link } from "@tanstack/react-router";
-import { Chart } from "../parts/chart.tsx";
 import { PageHead, Part, When } from "../parts/page.tsx";
 import { useProgress } from "../parts/send/calls.ts";
+import { Days, Rates, useEarlier } from "../parts/send/figures.tsx";
 import { LiveSend } from "../parts/send/live-send.tsx";
-import { Rates, useEarlier } from "../parts/send/report.tsx";
 import { pauseText, reasonText } from "../parts/send/words.ts";
 import { useData, useWorkspace } from "../session.tsx";
 
@@ -118,10 +117,6 @@ function LastSends() {
 function LastDays() {
   const { client, base } = useWorkspace();
   const { totals, days } = useData(["analytics"], () => client.api.analytics.overview.query({ query: {} }));
-  const seriesOf = (name: string, figure: (day: (typeof days)[number]) => number) => ({
-    name,
-    values: days.map(figure),
-  });
   return (
     <section className="stack" aria-label="Last 30 days">
       <h2>Last 30 days</h2>
@@ -131,20 +126,7 @@ function LastDays() {
           and confirm its send on its page.
         </p>
       ) : (
-        <Chart
-          title="Mails of the last 30 days"
-          times={days.map(({ date }) => date)}
-          unit="day"
-          series={[
-            seriesOf("Sent", (day) => day.sent),
-            seriesOf("Delivered", (day) => day.delivered),
-            seriesOf("Opened", (day) => day.opened_unique),
-            seriesOf("Clicked", (day) => day.clicked_unique),
-            seriesOf("Bounced", (day) => day.bounced_hard + day.bounced_soft),
-            seriesOf("Complained", (day) => day.complained),
-            seriesOf("Unsubscribed", (day) => day.unsubscribed),
-          ]}
-        />
+        <Days days={days} />
       )}
     </section>
   );

@@ -15,6 +15,7 @@ import {
 } from "../parts/audience/people.tsx";
 import { SubscriptionActions } from "../parts/audience/subscription.tsx";
 import { Lift, REASONS, Suppress } from "../parts/audience/suppressions.tsx";
+import { plainSubject } from "../parts/draft/content.ts";
 import type { Values } from "../parts/form.tsx";
 import { Facts, PageHead, State, When } from "../parts/page.tsx";
 import { OUTCOMES } from "../parts/send/live-send.tsx";
@@ -272,7 +273,7 @@ function Mails({ email }: { email: string }) {
             name: "Subject",
             cell: ({ subject, resource_type, resource_id, is_sequence }) => (
               <Link to={`${base}/${is_sequence ? "sequence" : resource_type}s/${resource_id}`}>
-                {subject ?? "(no subject)"}
+                {subject ? plainSubject(subject) : "(no subject)"}
               </Link>
             ),
           },

@@ -1,10 +1,12 @@
 import { Link, useNavigate, useParams } from "@tanstack/react-router";
 import { useState } from "react";
 import { Act } from "../parts/act.tsx";
+import { plainSubject } from "../parts/draft/content.ts";
 import { Duplicate } from "../parts/duplicate.tsx";
 import { ChoiceFilter, SearchFilter, useFilters } from "../parts/filters.tsx";
 import { Inputs } from "../parts/form.tsx";
 import { choicesOf, Facts, Notice, PageHead, Part, State, When } from "../parts/page.tsx";
+import { Warnings } from "../parts/send/check-send.tsx";
 import { people } from "../parts/send/words.ts";
 import { conditionsText, newStepId, OpenStep, SEQUENCE_STATES, whenText } from "../parts/sequence.tsx";
 import { List, Table } from "../parts/table.tsx";
@@ -137,6 +139,16 @@ export function OneSequence() {
             }}
           >
             <WhoEnters sequenceId={sequenceId} />
+            {steps.map(
+              ({ id, stop_if, skip_if }) =>
+                (stop_if ?? skip_if) !== null && (
+                  <Warnings
+                    key={id}
+                    mail={{ type: "campaign", id: sequenceId, step_id: id }}
+                    at={sequence.steps_updated_at}
+                  />
+                ),
+            )}
           </Act>
         )}
         {isAdmin && status === "ACTIVE" && (
@@ -223,7 +235,7 @@ export function OneSequence() {
                 aria-expanded={id === open}
                 onClick={() => setFilters({ step: id === open ? undefined : id, after: undefined })}
               >
-                {subject}
+                {plainSubject(subject)}
               </button>
             ),
           },

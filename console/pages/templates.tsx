@@ -1,6 +1,7 @@
 import { useState } from "react";
 import { Act } from "../parts/act.tsx";
 import { Dialog } from "../parts/dialog.tsx";
+import { plainSubject } from "../parts/draft/content.ts";
 import { Duplicate } from "../parts/duplicate.tsx";
 import { PageHead, When } from "../parts/page.tsx";
 import { All } from "../parts/table.tsx";
@@ -22,7 +23,7 @@ export function Page() {
         keyOf={({ id }) => id}
         columns={[
           { name: "Name", cell: ({ name }) => name },
-          { name: "Subject", cell: ({ subject }) => subject },
+          { name: "Subject", cell: ({ subject }) => subject && plainSubject(subject) },
           { name: "Changed", cell: ({ updated_at }) => <When at={updated_at} /> },
           {
             name: "Actions",

@@ -147,6 +147,7 @@ export function Webhook() {
   const mayWrite = useRole("ADMIN");
   const secret = useEndpointSecret();
   const [events, setEvents] = useState<string[]>();
+  const [, setFilters] = useFilters();
   const read = () => calls.retrieve.query({ params });
   const endpoint = useData(key, read);
   const { active } = endpoint;
@@ -178,9 +179,12 @@ export function Webhook() {
             <Act
               title="Send a test event"
               submit="Send"
-              note="Its example is sent once, with a header that says that it is a test."
+              note="Its example is sent once, with a header that says that it is a test. You then see the answer."
               inputs={[["type", "Event", { choices: textsOf(endpoint.events) }]]}
-              act={({ type }) => calls.test.mutate({ params, body: { type: type as never } })}
+              act={async ({ type }) => {
+                const { data } = await calls.test.mutate({ params, body: { type: type as never } });
+                setFilters({ delivery: data.id });
+              }}
             />
             <Act
               title="Rotate the secret"
@@ -274,7 +278,9 @@ function Delivery({ deliveryId }: { deliveryId: string }) {
   const { client, params, calls, key } = useEndpoint();
   const both = { params: { ...params, deliveryId } };
   const mayWrite = useRole("ADMIN");
-  const delivery = useData([...key, "delivery", deliveryId], () => calls.retrieveDelivery.query(both));
+  const delivery = useData([...key, "delivery", deliveryId], () => calls.retrieveDelivery.query(both), {
+    poll: ({ status }) => status === "PENDING" && 1_000,
+  });
   const { body } = useData([...key, "body", deliveryId], () => client.app.accounts.webhooks.body.query(both));
   return (
     <>

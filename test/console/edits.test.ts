@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { TRPCClientError } from "@trpc/client";
-import { type Content, type Place, saveEdits } from "../../console/parts/draft/content.ts";
+import { type Content, type Place, plainSubject, saveEdits } from "../../console/parts/draft/content.ts";
 import { type Choice, saverOf } from "../../console/parts/save-from.ts";
 import { api } from "../support/api.ts";
 import { clientNamed, consoleClient, refusalCodeOf, signIn } from "../support/console.ts";
@@ -66,6 +66,18 @@ describe("An edit of a mail that another member has changed", () => {
     assert.deepEqual(both.asked, ["wait minutes"]);
     assert.deepEqual([both.stored.subject, both.stored.wait_minutes], ["Bob's", "60"]);
     await assert.rejects(saveOverBob({ subject: "Ada's" }, { subject: "Bob's" }), /changed/);
+  });
+});
+
+describe("A subject in a list", () => {
+  it("has a merge tag's fallback in its place, or the name of the field", () => {
+    const shown = {
+      'Hello {{ first_name | default: "there" }}': "Hello there",
+      "{{- fields.home_town | capitalize }} news": "home town news",
+      "{% if first_name %}Hi {{ first_name }}{% endif %}!": "Hi first name!",
+      "No tag": "No tag",
+    };
+    for (const [subject, text] of Object.entries(shown)) assert.equal(plainSubject(subject), text);
   });
 });
 

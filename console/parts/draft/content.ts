@@ -30,6 +30,15 @@ export interface Place {
 /** Of neither kind is a new draft; it begins as blocks. */
 export const isHtml = ({ blocks, body }: Content) => blocks === "" && body !== "";
 
+/** A subject as lists show it: a merge tag as its fallback, or as the name of its field. */
+export const plainSubject = (subject: string): string =>
+  subject
+    .replace(/\{%.*?%\}/gs, "")
+    .replace(/\{\{-?\s*(?:fields\.)?(\w*)(.*?)\}\}/gs, (_tag, name: string, filters: string) => {
+      const [, , fallback] = /\bdefault:\s*(["'])(.*?)\1/s.exec(filters) ?? [];
+      return fallback ?? name.replaceAll("_", " ");
+    });
+
 /** "" for none. */
 export const contentOf = (draft: object, fields: readonly string[]) =>
   Object.fromEntries([...TEXTS, ...fields].map((name) => [name, (draft as Content)[name] ?? ""])) as Content;

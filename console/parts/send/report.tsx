@@ -1,16 +1,17 @@
 import { Link } from "@tanstack/react-router";
-import type { Client, DataOf } from "../../api.ts";
+import type { DataOf } from "../../api.ts";
 import { useData, useRole, useWorkspace } from "../../session.tsx";
 import { AddressList } from "../audience/address-list.tsx";
 import { PersonLink } from "../audience/people.tsx";
 import { Chart } from "../chart.tsx";
 import { SaveCsv } from "../export.tsx";
 import { ChoiceFilter, choiceOf, useFilters } from "../filters.tsx";
-import { choicesOf, Facts, Part, State, When } from "../page.tsx";
+import { choicesOf, Part, State, When } from "../page.tsx";
 import { List, Table } from "../table.tsx";
 import { type Kind, type Send, useCalls } from "./calls.ts";
+import { Rates, useEarlier } from "./figures.tsx";
 import { OUTCOMES, Outcomes } from "./live-send.tsx";
-import { partOf, people, percent, reasonText, shortPercent } from "./words.ts";
+import { partOf, people, reasonText } from "./words.ts";
 
 const ENDED: Readonly<Record<string, string>> = {
   SENT: "It was sent",
@@ -46,50 +47,6 @@ export function Report({ kind, send }: { kind: Kind; send: Send }) {
 const DAY_MS = 86_400_000;
 const MOST_DAYS = 365;
 const dateOf = (instant: number) => new Date(instant).toISOString().slice(0, 10);
-
-/** The rates of the last ten sends, or of the ten before one. */
-export function useEarlier(id?: string) {
-  const { client } = useWorkspace();
-  return useData(["earlier", id], () => client.app.overview.earlier.query({ body: { resource_id: id } }));
-}
-
-type Overview = DataOf<Client["api"]["analytics"]["overview"]["query"]>;
-
-interface RatesProps {
-  totals: Omit<Overview["days"][number], "date">;
-  rates: Overview["rates"];
-  /** The rates of others, and what they are called. */
-  beside: readonly [name: string, rates: Overview["rates"]] | false;
-}
-
-/** The responses to mails, as counts and rates. */
-export function Rates({ totals, rates, beside }: RatesProps) {
-  const rows: [name: string, count: number, figure: keyof typeof rates][] = [
-    ["Delivered", totals.delivered, "delivered"],
-    ["Opened", totals.opened_unique, "opened"],
-    ["Clicked", totals.clicked_unique, "clicked"],
-    ["Bounced", totals.bounced_hard + totals.bounced_soft, "bounced"],
-    ["Complained", totals.complained, "complained"],
-    ["Unsubscribed", totals.unsubscribed, "unsubscribed"],
-  ];
-  return (
-    <Facts
-      className="figures"
-      of={rows.map(([name, count, figure]) => [
-        name,
-        <>
-          {count.toLocaleString()} <span className="muted">{shortPercent(rates[figure])}</span>
-          <meter value={rates[figure] ?? 0} aria-label={`${name}: ${percent(rates[figure] ?? 0, 2)}`} />
-          {beside && (
-            <small className="muted">
-              {beside[0]}: {shortPercent(beside[1][figure])}
-            </small>
-          )}
-        </>,
-      ])}
-    />
-  );
-}
 
 function Responses({ id, startedAt }: { id: string; startedAt: string }) {
   const { client } = useWorkspace();

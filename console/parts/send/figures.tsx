@@ -1,0 +1,73 @@
+import type { Client, DataOf } from "../../api.ts";
+import { useData, useWorkspace } from "../../session.tsx";
+import { Chart } from "../chart.tsx";
+import { Facts } from "../page.tsx";
+import { percent, shortPercent } from "./words.ts";
+
+/** The rates of the last ten sends, or of the ten before one. */
+export function useEarlier(id?: string) {
+  const { client } = useWorkspace();
+  return useData(["earlier", id], () => client.app.overview.earlier.query({ body: { resource_id: id } }));
+}
+
+type Overview = DataOf<Client["api"]["analytics"]["overview"]["query"]>;
+
+interface RatesProps {
+  totals: Omit<Overview["days"][number], "date">;
+  rates: Overview["rates"];
+  /** The rates of others, and what they are called. */
+  beside: readonly [name: string, rates: Overview["rates"]] | false;
+}
+
+/** The responses to mails, as counts and rates. */
+export function Rates({ totals, rates, beside }: RatesProps) {
+  const rows: [name: string, count: number, figure: keyof typeof rates][] = [
+    ["Delivered", totals.delivered, "delivered"],
+    ["Opened", totals.opened_unique, "opened"],
+    ["Clicked", totals.clicked_unique, "clicked"],
+    ["Bounced", totals.bounced_hard + totals.bounced_soft, "bounced"],
+    ["Complained", totals.complained, "complained"],
+    ["Unsubscribed", totals.unsubscribed, "unsubscribed"],
+  ];
+  return (
+    <Facts
+      className="figures"
+      of={rows.map(([name, count, figure]) => [
+        name,
+        <>
+          {count.toLocaleString()} <span className="muted">{shortPercent(rates[figure])}</span>
+          <meter value={rates[figure] ?? 0} aria-label={`${name}: ${percent(rates[figure] ?? 0, 2)}`} />
+          {beside && (
+            <small className="muted">
+              {beside[0]}: {shortPercent(beside[1][figure])}
+            </small>
+          )}
+        </>,
+      ])}
+    />
+  );
+}
+
+/** The figures of the last days as lines. */
+export function Days({ days }: Pick<Overview, "days">) {
+  const series = (name: string, figure: (day: Overview["days"][number]) => number) => ({
+    name,
+    values: days.map(figure),
+  });
+  return (
+    <Chart
+      title={`Mails of the last ${days.length} days`}
+      times={days.map(({ date }) => date)}
+      unit="day"
+      series={[
+        series("Sent", (day) => day.sent),
+        series("Delivered", (day) => day.delivered),
+        series("Opened", (day) => day.opened_unique),
+        series("Clicked", (day) => day.clicked_unique),
+        series("Bounced", (day) => day.bounced_hard + day.bounced_soft),
+        series("Complained", (day) => day.complained),
+        series("Unsubscribed", (day) => day.unsubscribed),
+      ]}
+    />
+  );
+}
