@@ -35,13 +35,9 @@ export async function listLists(
 ): Promise<ListedList[]> {
   const since = sql`now() - interval '30 days'`;
   const ofList = sql`s.list_id = l.id and ${ofTenant(tenant, "s")}`;
-  const count = (condition: ReturnType<typeof sql>) => sql`(
-    select count(*)::int from (select from subscriptions s where ${ofList} and ${condition} limit ${MOST_COUNTED}) c)`;
-  const came = sql`s.status = 'CONFIRMED' and s.updated_at >= ${since} and s.confirmed_at >= ${since}`;
-  const left = sql`s.status = 'UNSUBSCRIBED' and s.updated_at >= ${since} and s.unsubscribed_at >= ${since} and s.confirmed_at < ${since}`;
   const { rows } = await sql<ListedList>`
     select l.id, l.name, l.description, l.optin, ${isoInstant(sql`l.created_at`)} as created_at,
-      ${count(sql`s.status = 'CONFIRMED'`)} as members, ${count(came)} - ${count(left)} as growth
+      m.members, m.came - g.gone as growth
     from (
       select l.id, l.name, l.description, l.optin, l.created_at from lists l
       where ${ofTenant(tenant, "l")} and strpos(lower(l.name), lower(${text}::text)) > 0
@@ -49,6 +45,13 @@ export async function listLists(
         and (${after ?? null}::text is null or (lower(l.name), l.id) > (
           select lower(a.name), a.id from lists a where a.id = ${after ?? null} and ${ofTenant(tenant, "a")}))
       order by lower(l.name), l.id limit ${limit}
-    ) l order by lower(l.name), l.id`.execute(kysely(em));
+    ) l cross join lateral (
+      select count(*)::int as members, count(*) filter (where c.confirmed_at >= ${since})::int as came
+      from (select s.confirmed_at from subscriptions s where ${ofList} and s.status = 'CONFIRMED' limit ${MOST_COUNTED}) c
+    ) m cross join lateral (
+      select count(*)::int as gone from (
+        select from subscriptions s where ${ofList} and s.status = 'UNSUBSCRIBED' and s.updated_at >= ${since}
+          and s.unsubscribed_at >= ${since} and s.confirmed_at < ${since} limit ${MOST_COUNTED}) c
+    ) g order by lower(l.name), l.id`.execute(kysely(em));
   return rows;
 }
