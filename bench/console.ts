@@ -99,16 +99,12 @@ function pagesOf({ api, app }: Client, { listId, newsletterId, accountId, audien
     templates: () => [app.templates.list.query({})],
     sequences: () => [app.sequences.page.query({ query: {} })],
     lists: () => [app.audience.lists.query({ query: {} })],
-    "lists, searched": () => [app.audience.lists.query({ query: { q: "list 4" } })],
     "a list of all": () => [
       api.lists.retrieve.query(list),
       app.audience.lists.query({ query: { list_id: listId } }),
       api.lists.pageSubscribers.query({ ...list, query: { sort: "created_at" } }),
     ],
     subscribers: () => [api.subscribers.page.query({ query: {} })],
-    "subscribers, searched": () => [
-      app.audience.search.query({ query: { in: "subscribers", starts_with: "person77" } }),
-    ],
     contacts: () => [api.contacts.page.query({ query: {} }), api.contacts.listFields.query({})],
     "a person": () => [
       api.subscribers.page.query({ query: { email: `person77@${audience}` } }),
@@ -117,7 +113,6 @@ function pagesOf({ api, app }: Client, { listId, newsletterId, accountId, audien
     ],
     segments: () => [app.audience.segments.query({})],
     "a segment": () => [app.audience.countSegment.mutate({ body: { conditions } }), allLists()],
-    suppressions: () => [api.suppressions.page.query({ query: { sort: "created_at" } })],
     accounts: () => [app.accounts.list.query({})],
     "an account": () => [app.accounts.show.query(ofAccount), app.accounts.health.query(ofAccount)],
     keys: () => [app.team.keys.query({ query: { state: "working" } }), allLists()],
