@@ -58,7 +58,7 @@ export function benchConsole(options: ConsoleOptions): Promise<BenchReport> {
   });
 }
 
-/** The calls of each page, of which those of a list are made one after the other. */
+/** The calls of each page. */
 function pagesOf({ api, app }: Client, { listId, newsletterId, accountId, audience }: Sender) {
   const list = { params: { listId } };
   const newsletter = { params: { newsletterId } };
@@ -66,13 +66,7 @@ function pagesOf({ api, app }: Client, { listId, newsletterId, accountId, audien
   const ofSend = { body: { resource_id: newsletterId } };
   const ofAccount = { params: { accountId } };
   const conditions = { all: [{ field: "first_name", op: "starts_with", value: "First1" }] };
-  const allLists = async () => {
-    for (let cursor: string | undefined; ; ) {
-      const { meta } = await api.lists.page.query({ query: { limit: "100", cursor } });
-      cursor = (meta["next_cursor"] as string | null) ?? undefined;
-      if (cursor === undefined) return;
-    }
-  };
+  const allLists = () => app.audience.allLists.query({});
   const read: Record<string, () => Promise<unknown>[]> = {
     overview: () => [
       app.overview.attention.query({}),

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { List } from "../../../db/entities/audience.ts";
 import { CONTACT_FIELD_TYPES } from "../../../db/entities/contact.ts";
 import { lookupAddress, MAX_ADDRESS_LENGTH } from "../../../domain/address.ts";
 import { createField, deleteField, readFieldUse } from "../../../domain/audience/contact-fields.ts";
@@ -66,6 +67,12 @@ const lists = consoleQuery(
     };
   },
 );
+
+/** For choices. */
+const allLists = consoleQuery({ role: "VIEWER", input: noInput }, async ({ ctx }) => {
+  const found = await ctx.em.find(List, {}, { fields: ["name", "optin"], orderBy: { name: "asc", id: "asc" } });
+  return found.map(({ id, name, optin }) => ({ id, name, optin }));
+});
 
 const segments = consoleQuery({ role: "VIEWER", input: noInput }, async ({ ctx }) =>
   (await readSegments(ctx.em)).map(({ id, name, updatedAt }) => ({ id, name, updated_at: updatedAt.toISOString() })),
@@ -136,6 +143,7 @@ export const audienceRouter = router({
   search,
   history,
   lists,
+  allLists,
   segments,
   segment,
   createSegment: createSegmentRoute,

@@ -1,6 +1,5 @@
 import type { DataOf } from "../../api.ts";
 import { useData, useWorkspace } from "../../session.tsx";
-import { readLists } from "../audience/lists.ts";
 import { type Kind, useCalls } from "../send/calls.ts";
 import { blocksText, EMPTY } from "./blocks/text.ts";
 import { isHtml, type Place } from "./content.ts";
@@ -39,7 +38,7 @@ export function useTargets(kind: Kind): readonly { id: string; name: string }[] 
   const { client } = useWorkspace();
   const [key, read] =
     kind === "newsletter"
-      ? [["lists", "all"], () => readLists(client)]
+      ? [["lists", "all"], () => client.app.audience.allLists.query({})]
       : [["segments"], () => client.app.audience.segments.query({})];
   return useData<readonly { id: string; name: string }[]>(key, read);
 }
