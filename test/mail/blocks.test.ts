@@ -83,9 +83,15 @@ describe("Blocks", () => {
       assert.doesNotMatch(filled.html, /<b>/);
       assert.equal(show(document(paragraph(tag("first_name", fallback)))).text.split("\n")[0], "Ada");
     }
-    const hrefs = show(document(button("Stop", "{{ unsubscribe_url }}"), button("B", "https://example.com/{{email}}")));
+    const links = [
+      "{{ unsubscribe_url }}",
+      "https://example.com/{{email}}?a=1&b={{ first_name }}",
+      "https://example.com/{{x}}",
+    ];
+    const hrefs = show(document(...links.map((href) => button("Go", href))), { ...PERSON, first_name: "Ada & Bo" });
     assert.match(hrefs.html, /href="https:\/\/example\.com\/u\/1"/);
-    assert.match(hrefs.html, /href="https:\/\/example\.com\/&#123;&#123;email}}"/);
+    assert.match(hrefs.html, /href="https:\/\/example\.com\/ada%40example\.com\?a=1&amp;b=Ada%20%26%20Bo"/);
+    assert.match(hrefs.html, /href="https:\/\/example\.com\/&#123;&#123;x}}"/);
     assert.doesNotMatch(hrefs.html, /mailing list/, "no footer beside an own link");
   });
 
@@ -129,6 +135,9 @@ describe("Blocks", () => {
       "https:\\\\example.com",
       "{{ first_name }}",
       "{{ unsubscribe_url }}x",
+      "https://{{ fields.server }}/",
+      "https://example.com/?a={{ unsubscribe_url }}",
+      "https://example.com/?a={{ first_name | upcase }}",
       "https://",
     );
     for (const href of hrefs) {

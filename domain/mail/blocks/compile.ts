@@ -1,7 +1,7 @@
 import { CONTENT_WIDTH, FONT_FAMILIES, NETWORKS, readableOn, textOn } from "../../../lib/mail-style.ts";
 import type { Brand } from "../../teams/brand.ts";
 import { compileTemplate, literalHtml, splitTemplate } from "../template.ts";
-import { type Block, type BlockDocument, type Inline, URL_TAG } from "./schema.ts";
+import { type Block, type BlockDocument, type Inline, URL_TAG, urlParts } from "./schema.ts";
 
 /*
  * Layout by tables, with widths for Outlook in comments that it alone reads. Each text states its colour and each area its
@@ -46,7 +46,12 @@ const forOutlook = (html: string) => `<!--[if mso]>${html}<![endif]-->`;
 const inTag = (text: string): string =>
   text.replace(/["'\\{}%<>&\p{Cc}]/gu, (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, "0")}`);
 
-const urlOf = (href: string): string => (URL_TAG.test(href) ? href : literalHtml(href));
+const urlOf = (href: string): string =>
+  URL_TAG.test(href)
+    ? href
+    : urlParts(href)
+        .map((part, i) => (i % 2 ? `{{ ${part} | url_encode }}` : literalHtml(part)))
+        .join("");
 
 const link = (href: string, html: string, style: string, name = "") =>
   `<a href="${urlOf(href)}"${name} style="${style}">${html}</a>`;

@@ -14,13 +14,27 @@ const TAG_NAME = new RegExp(`^${name}$`);
 /** A whole URL. */
 export const URL_TAG = /^\{\{\s*(unsubscribe_url|tracking_url|fields\.[a-z][a-z0-9_]{0,99})\s*\}\}$/;
 
+const valueTag = `(?:${MERGE_TAGS.filter((one) => !one.endsWith("_url")).join("|")}|fields\\.[a-z][a-z0-9_]{0,99})`;
+const TAG = new RegExp(`\\{\\{\\s*(${valueTag})\\s*\\}\\}`);
+/** Texts of a URL and names of its merge tags, in turns. One before the path would choose the server: it stays a text. */
+export function urlParts(href: string): string[] {
+  const [server = ""] = /^https?:\/\/[^/?#{}]+[/?#]/i.exec(href) ?? [];
+  if (server === "") return [href];
+  const [first = "", ...rest] = href.slice(server.length).split(TAG);
+  return [server + first, ...rest];
+}
+const withoutTags = (href: string) =>
+  urlParts(href)
+    .map((part, i) => (i % 2 ? "x" : part))
+    .join("");
+
 /** The URL parser would take a control character out of a scheme, or white space. */
 const isUrl = (text: string, scheme: RegExp) => scheme.test(text) && URL.canParse(text) && !/[\s\p{Cc}\\]/u.test(text);
 const url = (scheme: RegExp, rule: string, isLink = false) =>
   z
     .string()
     .max(MAX_URL)
-    .refine((text) => isUrl(text, scheme) || (isLink && URL_TAG.test(text)), rule);
+    .refine((text) => (isLink ? URL_TAG.test(text) || isUrl(withoutTags(text), scheme) : isUrl(text, scheme)), rule);
 const href = url(
   /^(?:https?:\/\/|mailto:|tel:)/i,
   "must begin with http:, https:, mailto: or tel:, or be one merge tag",
