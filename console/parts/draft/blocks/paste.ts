@@ -1,5 +1,5 @@
 /** Elements that Word and its like add to a copied text; no mail should have them. */
-const RUBBISH = "style, script, meta, link, title, xml";
+const RUBBISH = "style, script, meta, link, title, xml, .msocomanchor";
 /** Styles that a mail keeps, and their elements. */
 const ELEMENTS: readonly (readonly [style: RegExp, element: string, notIn?: string])[] = [
   [/(^|[;\s])font-weight:\s*(bold|[6-9]00)/i, "strong", "h1, h2, h3, h4, h5, h6, th"],
@@ -8,6 +8,11 @@ const ELEMENTS: readonly (readonly [style: RegExp, element: string, notIn?: stri
   [/(^|[;\s])text-decoration(-line)?:[^;]*underline/i, "u", "a"],
   [/(^|[;\s])text-decoration(-line)?:[^;]*line-through/i, "s"],
 ];
+/** What a mail can link to: no note or heading of a document, and no file. */
+const LINK = /^(https?:|mailto:|tel:|\{\{)/i;
+/** Google Docs leads its links over a page of Google. */
+const targetOf = (href: string) =>
+  (/^https:\/\/www\.google\.com\/url\?/.test(href) && new URL(href).searchParams.get("q")) || href;
 const MARKER = "[data-style*='mso-list:Ignore' i]";
 const LIST = "[data-word]";
 
@@ -25,6 +30,11 @@ export function cleanPaste(html: string): string {
   for (const element of body.querySelectorAll("*")) {
     // `<o:p>` and its like.
     if (element.localName.includes(":")) element.replaceWith(...element.childNodes);
+  }
+  for (const link of body.querySelectorAll("a[href]")) {
+    const href = targetOf(link.getAttribute("href") ?? "");
+    if (LINK.test(href)) link.setAttribute("href", href);
+    else link.replaceWith(...link.childNodes);
   }
   for (const underline of body.querySelectorAll("a u")) underline.replaceWith(...underline.childNodes);
   for (const element of body.querySelectorAll("p, h1, h2, h3, td")) {
