@@ -1,4 +1,4 @@
-import { type AnyExtension, Extension, getSchema, Node, nodeInputRule, nodePasteRule } from "@tiptap/core";
+import { type AnyExtension, Extension, getSchema, InputRule, Node, nodePasteRule } from "@tiptap/core";
 import { type DOMOutputSpec, DOMParser as PageParser } from "@tiptap/pm/model";
 import { Plugin } from "@tiptap/pm/state";
 import StarterKit from "@tiptap/starter-kit";
@@ -157,7 +157,16 @@ const MergeTag = leaf({
   show: ({ name, fallback }) => ["span", { class: "chip" }, fallback ? `${name}, or ${fallback}` : String(name)],
 }).extend({
   addInputRules() {
-    return [nodeInputRule({ find: new RegExp(`${TAG}$`), type: this.type, getAttributes: tagOf })];
+    const find = new RegExp(`${TAG}$`);
+    // A rule of the kit would leave the braces: it replaces the first group alone.
+    return [
+      new InputRule({
+        find,
+        handler: ({ state, range, match }) => {
+          state.tr.replaceWith(range.from, range.to, this.type.create(tagOf(match)));
+        },
+      }),
+    ];
   },
   addPasteRules() {
     return [nodePasteRule({ find: new RegExp(TAG, "g"), type: this.type, getAttributes: tagOf })];
