@@ -114,7 +114,8 @@ describe("The editor of a draft", function () {
       await press(page, "Escape");
       await focused(page, ".ProseMirror");
       await press(page, "ArrowRight");
-      await type(page, ", read ");
+      await type(page, ", ");
+      await type(page, "{{ last_name }} read ");
       await typeLink(page, "example.com/a", "the report");
       await type(page, " or ");
       await typeLink(page, "mailto:ada@example.com", "write");
@@ -137,6 +138,8 @@ describe("The editor of a draft", function () {
       await focused(page, ".ProseMirror");
       // Over the image, and back over it by "undo" and "redo".
       await press(page, "Alt+ArrowUp", "Control+z", "Control+Shift+z");
+      // "Duplicate the block": the image is selected.
+      await press(page, "Alt+F10", "ArrowLeft", "ArrowLeft", "ArrowLeft", "ArrowLeft", "Enter");
       await page.getByLabel("Preheader").fill("All of {{ first_name }}");
       const { blocks, preheader, body } = await saved();
       assert.deepEqual(blocks, {
@@ -146,12 +149,15 @@ describe("The editor of a draft", function () {
           words(
             word("Dear "),
             { type: "mergeTag", attrs: { name: "first_name", fallback: "reader" } },
-            word(", read "),
+            word(", "),
+            { type: "mergeTag", attrs: { name: "last_name" } },
+            word(" read "),
             word("the report", linkTo("https://example.com/a")),
             word(" or "),
             word("write", linkTo("mailto:ada@example.com")),
           ),
           { type: "button", attrs: { label: "Read", href: "https://example.com/b" } },
+          { type: "image", attrs: { src: "https://example.com/a.png", alt: "A cat" } },
           { type: "image", attrs: { src: "https://example.com/a.png", alt: "A cat" } },
         ],
       });

@@ -1,6 +1,6 @@
 import type { Editor, JSONContent } from "@tiptap/core";
 import { Fragment, type Node } from "@tiptap/pm/model";
-import { NodeSelection, type Selection, TextSelection } from "@tiptap/pm/state";
+import { NodeSelection, type Selection, TextSelection, type Transaction } from "@tiptap/pm/state";
 
 /** A block, and where it begins. */
 export interface Block {
@@ -59,14 +59,33 @@ export const moveBlock = (editor: Editor, step: -1 | 1): boolean =>
     const begin = step < 0 ? block.from - other.nodeSize : block.from;
     const pair = step < 0 ? [block.node, other] : [other, block.node];
     tr.replaceWith(begin, begin + block.node.nodeSize + other.nodeSize, Fragment.from(pair));
-    const moved = step * other.nodeSize;
-    tr.setSelection(
-      selection instanceof NodeSelection
-        ? NodeSelection.create(tr.doc, selection.from + moved)
-        : TextSelection.create(tr.doc, selection.anchor + moved, selection.head + moved),
-    ).scrollIntoView();
+    shiftSelection(tr, selection, step * other.nodeSize);
     return true;
   });
+
+function shiftSelection(tr: Transaction, selection: Selection, by: number): void {
+  tr.setSelection(
+    selection instanceof NodeSelection
+      ? NodeSelection.create(tr.doc, selection.from + by)
+      : TextSelection.create(tr.doc, selection.anchor + by, selection.head + by),
+  ).scrollIntoView();
+}
+
+/** Puts a copy below the block of the selection, and selects there what was selected. */
+export const duplicateBlock = (editor: Editor): boolean =>
+  editor
+    .chain()
+    .focus()
+    .command(({ tr }) => {
+      const { selection } = tr;
+      const block = blockOf(selection, MOVABLE);
+      if (!block) return false;
+      const { nodeSize } = block.node;
+      tr.insert(block.from + nodeSize, block.node);
+      shiftSelection(tr, selection, nodeSize);
+      return true;
+    })
+    .run();
 
 /** Removes the block of the selection, and with its last item a list. */
 export const removeBlock = (editor: Editor): boolean =>

@@ -1,7 +1,7 @@
 import type { ChainedCommands, Editor } from "@tiptap/core";
 import { type KeyboardEvent, type ReactNode, useEffect, useRef } from "react";
 import { Select } from "../../form.tsx";
-import { moveBlock, removeBlock } from "./commands.ts";
+import { duplicateBlock, moveBlock, removeBlock } from "./commands.ts";
 import type { Kind } from "./menu.tsx";
 
 type Tool = readonly [
@@ -27,6 +27,7 @@ const BLOCKS: readonly Tool[] = [
 const PLACES: readonly Tool[] = [
   ["Move the block up", "↑", (editor) => moveBlock(editor, -1)],
   ["Move the block down", "↓", (editor) => moveBlock(editor, 1)],
+  ["Duplicate the block", "⧉", duplicateBlock],
   ["Remove the block", "✕", removeBlock],
   ["Undo", "↶", (_, chain) => chain.undo().run()],
   ["Redo", "↷", (_, chain) => chain.redo().run()],
