@@ -1,6 +1,6 @@
 import { useState } from "react";
 import { Act } from "../parts/act.tsx";
-import { type ListRecord, useLists } from "../parts/audience/lists.ts";
+import { useLists } from "../parts/audience/lists.ts";
 import { useSecret } from "../parts/dialog.tsx";
 import { ChoiceFilter, useFilters } from "../parts/filters.tsx";
 import { type FormProps, Inputs } from "../parts/form.tsx";
@@ -168,7 +168,7 @@ const EXPIRES = { type: "datetime-local", hint: "Leave it empty for a key withou
 
 const FOR_LIST_HINT = "Each newsletter that the key makes targets it from the start.";
 
-function Mint({ lists, onMinted }: { lists: readonly ListRecord[]; onMinted: (secret: string) => void }) {
+function Mint({ lists, onMinted }: { lists: ReturnType<typeof useLists>; onMinted: (secret: string) => void }) {
   const { client } = useWorkspace();
   const [scopes, setScopes] = useState<Scope[]>([]);
   const mint: FormProps["onSubmit"] = async (values, context) => {
