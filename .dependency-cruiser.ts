@@ -38,6 +38,7 @@ export const LAYERS: Readonly<Record<string, readonly string[]>> = {
     "client",
     "config",
     "console/build.ts",
+    "console/check.ts",
     "console/parts/draft/content.ts",
     "console/parts/save-from.ts",
     "db",

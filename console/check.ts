@@ -1,17 +1,12 @@
 import { describeIssue, paramName } from "../api/rest/messages.ts";
 
 /** The part of JSON Schema that is checked here. The service checks all of it, and its further rules. */
-interface Schema {
+interface Schema
+  extends Partial<Record<"minLength" | "maxLength" | "minimum" | "maximum" | "minItems" | "maxItems", number>> {
   type?: string;
   anyOf?: readonly Schema[];
   properties?: Readonly<Record<string, Schema>>;
   required?: readonly string[];
-  minLength?: number;
-  maxLength?: number;
-  minimum?: number;
-  maximum?: number;
-  minItems?: number;
-  maxItems?: number;
 }
 
 type Problem = readonly [param: string, problem: string];

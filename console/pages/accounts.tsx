@@ -15,6 +15,7 @@ import {
 import { Act } from "../parts/act.tsx";
 import { ChoiceFilter, useFilters } from "../parts/filters.tsx";
 import { Field, Inputs, type Values } from "../parts/form.tsx";
+import { More } from "../parts/more.tsx";
 import { choicesOf, Facts, PageHead, Part, State, When } from "../parts/page.tsx";
 import { Days, Rates } from "../parts/send/figures.tsx";
 import { All } from "../parts/table.tsx";
@@ -135,13 +136,6 @@ export function Account() {
       <PageHead title={account.email}>
         {mayWrite && (
           <>
-            {status === "ACTIVE" && (
-              <Act
-                title="Suspend"
-                note={`Sends that use it wait until you resume it; there are ${openSends || "none"} now.`}
-                act={() => accounts.suspend.mutate({ params })}
-              />
-            )}
             {status !== "ACTIVE" && status !== "REVOKED" && (
               <Act
                 title="Resume"
@@ -161,31 +155,40 @@ export function Account() {
                 return save(body, (options) => accounts.update.mutate({ params, body }, options));
               }}
             />
-            <Act
-              title="New server or login"
-              submit="Log in and save"
-              note="Both take the place of the present ones once the login works. It cannot be read here afterwards."
-              inputs={SERVER_INPUTS}
-              values={account}
-              edits={edits}
-              act={(values, _, save) => {
-                const body = loginOf(values);
-                return save(body, (options) => accounts.setCredentials.mutate({ params, body }, options));
-              }}
-            >
-              <LoginFields />
-            </Act>
-            <Act
-              title="Disconnect"
-              kind="danger"
-              note="The account and its login are deleted. To use it again, connect it anew."
-              act={async () => {
-                await accounts.disconnect.mutate({ params });
-                await navigate({ to: `${base}/accounts` });
-              }}
-            >
-              <Uses accountId={accountId} />
-            </Act>
+            <More>
+              {status === "ACTIVE" && (
+                <Act
+                  title="Suspend"
+                  note={`Sends that use it wait until you resume it; there are ${openSends || "none"} now.`}
+                  act={() => accounts.suspend.mutate({ params })}
+                />
+              )}
+              <Act
+                title="New server or login"
+                submit="Log in and save"
+                note="Both take the place of the present ones once the login works. It cannot be read here afterwards."
+                inputs={SERVER_INPUTS}
+                values={account}
+                edits={edits}
+                act={(values, _, save) => {
+                  const body = loginOf(values);
+                  return save(body, (options) => accounts.setCredentials.mutate({ params, body }, options));
+                }}
+              >
+                <LoginFields />
+              </Act>
+              <Act
+                title="Disconnect"
+                kind="danger"
+                note="The account and its login are deleted. To use it again, connect it anew."
+                act={async () => {
+                  await accounts.disconnect.mutate({ params });
+                  await navigate({ to: `${base}/accounts` });
+                }}
+              >
+                <Uses accountId={accountId} />
+              </Act>
+            </More>
           </>
         )}
       </PageHead>

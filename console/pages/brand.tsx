@@ -56,7 +56,6 @@ export function Page() {
           onSubmit={async (given, _, save) => {
             const body = Object.fromEntries(Object.entries(given).map(([name, value]) => [name, value || null]));
             await save(body, (options) => changeBrand.mutate({ body }, options));
-            return "Saved.";
           }}
         >
           {FIELDS.map(([name, label, more]) => (

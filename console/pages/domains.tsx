@@ -1,6 +1,8 @@
 import { useQuery } from "@tanstack/react-query";
 import type { DataOf } from "../api.ts";
 import { Act } from "../parts/act.tsx";
+import { Refused } from "../parts/form.tsx";
+import { More } from "../parts/more.tsx";
 import { Copy, Facts, PageHead, Problem, State, When } from "../parts/page.tsx";
 import { useData, useRole, useWorkspace } from "../session.tsx";
 
@@ -140,19 +142,22 @@ function KeyActions({ id: keyId, domain, use, keep_record_until: keptUntil }: Ke
           act={() => calls.activate.mutate({ params, body: {} })}
         />
       )}
-      <Act
-        title="Remove this key"
-        kind="danger"
-        {...(use !== "signing" && { note: keptUntil ? KEEP : "It has signed no mail. Its record can go, too." })}
-        act={({ force }) => calls.remove.mutate({ params, body: { force: force === "on" } })}
-      >
-        {use === "signing" && (
-          <label>
-            <input type="checkbox" name="force" required /> Leave the mails of {domain} unsigned. To replace the key,
-            rotate it instead.
-          </label>
-        )}
-      </Act>
+      <More of="this key">
+        <Act
+          title="Remove this key"
+          kind="danger"
+          {...(use !== "signing" && { note: keptUntil ? KEEP : "It has signed no mail. Its record can go, too." })}
+          act={({ force }) => calls.remove.mutate({ params, body: { force: force === "on" } })}
+        >
+          {use === "signing" && (
+            <label>
+              <input type="checkbox" name="force" required /> Leave the mails of {domain} unsigned. To replace the key,
+              rotate it instead.
+              <Refused name="force" />
+            </label>
+          )}
+        </Act>
+      </More>
     </div>
   );
 }

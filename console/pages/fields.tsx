@@ -1,5 +1,6 @@
 import { Act } from "../parts/act.tsx";
 import { useFields } from "../parts/audience/people.tsx";
+import { More } from "../parts/more.tsx";
 import { PageHead } from "../parts/page.tsx";
 import { Remove } from "../parts/remove.tsx";
 import { Table } from "../parts/table.tsx";
@@ -46,10 +47,12 @@ export function Page() {
             name: "Actions",
             cell: ({ name }) =>
               mayWrite && (
-                <Remove title={`Delete ${name}`} act={({ context }) => remove(name, context.dryRun)}>
-                  Every contact loses its value. Segments that ask for the field select no contact until you change
-                  them, and mails show nothing in its place.
-                </Remove>
+                <More of={name}>
+                  <Remove title={`Delete ${name}`} act={({ context }) => remove(name, context.dryRun)}>
+                    Every contact loses its value. Segments that ask for the field select no contact until you change
+                    them, and mails show nothing in its place.
+                  </Remove>
+                </More>
               ),
           },
         ]}

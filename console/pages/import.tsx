@@ -42,15 +42,17 @@ export function Page() {
       </p>
       <PageHead title={name}>
         {state !== "RUNNING" && (
-          <Act
-            title="Delete this import"
-            kind="danger"
-            note="The file and its report are deleted. People who were imported stay."
-            act={async () => {
-              await imports.remove.mutate({ params });
-              await navigate({ to: `${base}/imports` });
-            }}
-          />
+          <More>
+            <Act
+              title="Delete this import"
+              kind="danger"
+              note="The file and its report are deleted. People who were imported stay."
+              act={async () => {
+                await imports.remove.mutate({ params });
+                await navigate({ to: `${base}/imports` });
+              }}
+            />
+          </More>
         )}
       </PageHead>
       <p role="status">

@@ -114,7 +114,7 @@ export function Page() {
             name: "Actions",
             cell: ({ id, name, state, scopes, daily_send_cap, is_yours, is_of_console }) =>
               state === "works" && (
-                <div className="actions">
+                <More of={name}>
                   {is_yours && !is_of_console && (
                     <Act
                       title={`Rotate ${name}`}
@@ -146,7 +146,7 @@ export function Page() {
                     note={is_of_console ? REVOKES_CONSOLE : REVOKES}
                     act={() => revokeKey.mutate({ body: { key_id: id } })}
                   />
-                </div>
+                </More>
               ),
           },
         ]}

@@ -56,7 +56,7 @@ export function Page() {
             name: "Actions",
             cell: ({ id, name, role, working_keys }) =>
               (isOwner || role !== "OWNER") && (
-                <div className="actions">
+                <More of={name}>
                   <Act
                     title={`Change role of ${name}`}
                     short="Change role"
@@ -72,7 +72,7 @@ export function Page() {
                     note={`${name} can no longer open this team. ${working_keys === 0 ? "They have no key that works." : `Their keys stop working at once: ${working_keys}.`}`}
                     act={() => removeMember.mutate({ body: { member_id: id } })}
                   />
-                </div>
+                </More>
               ),
           },
         ]}

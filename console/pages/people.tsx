@@ -71,7 +71,9 @@ function People({ kind }: { kind: PersonKind }) {
               mayWrite && (
                 <div className="actions">
                   <PersonButton kind={kind} person={person} />
-                  <DeletePerson kind={kind} person={person} title="Delete" />
+                  <More of={person.email}>
+                    <DeletePerson kind={kind} person={person} title="Delete" />
+                  </More>
                 </div>
               ),
           },

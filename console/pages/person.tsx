@@ -156,7 +156,9 @@ function RecordOf({ kind, email, person, children }: RecordProps) {
       {mayWrite && (
         <div className="actions">
           <PersonButton kind={kind} person={person} />
-          <DeletePerson kind={kind} person={person} title={`Delete ${kind.slice(0, -1)}`} />
+          <More of={kind}>
+            <DeletePerson kind={kind} person={person} title={`Delete ${kind.slice(0, -1)}`} />
+          </More>
         </div>
       )}
     </>
@@ -207,7 +209,13 @@ function Subscriptions({ subscriber: { id, subscriptions } }: { subscriber: Subs
         <Act
           title="Add to a list"
           submit="Add"
-          inputs={[["listId", "List", { choices: Object.fromEntries(others.map((list) => [list.id, list.name])) }]]}
+          inputs={[
+            [
+              "listId",
+              "List",
+              { required: true, choices: Object.fromEntries(others.map((list) => [list.id, list.name])) },
+            ],
+          ]}
           act={join}
         />
       )}

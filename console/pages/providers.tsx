@@ -2,6 +2,7 @@ import { useState } from "react";
 import type { DataOf } from "../api.ts";
 import { Act } from "../parts/act.tsx";
 import { Field, Inputs, type Values } from "../parts/form.tsx";
+import { More } from "../parts/more.tsx";
 import { Copy, Facts, PageHead, State } from "../parts/page.tsx";
 import { useData, useRole, useWorkspace } from "../session.tsx";
 
@@ -57,6 +58,7 @@ function Add({ providers }: Pick<Listed, "providers">) {
     <Act
       title="Add a provider"
       kind="primary"
+      onOpen={() => setChosen("POSTMARK")}
       act={(values) => calls.add.mutate({ body: { ...givenIn(values), provider: chosen as "SES" } })}
     >
       <Field
@@ -87,12 +89,14 @@ function Provider({ id, name, needs, events, url, user, password, topic, is_read
               act={(values) => calls.change.mutate({ params, body: givenIn(values) })}
             />
           )}
-          <Act
-            title="Remove"
-            kind="danger"
-            note="Its address is refused from now on. Take it out of the provider's settings, too."
-            act={() => calls.remove.mutate({ params })}
-          />
+          <More of={name}>
+            <Act
+              title="Remove"
+              kind="danger"
+              note="Its address is refused from now on. Take it out of the provider's settings, too."
+              act={() => calls.remove.mutate({ params })}
+            />
+          </More>
         </div>
       </div>
       <Facts

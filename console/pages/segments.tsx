@@ -8,6 +8,7 @@ import { useFields } from "../parts/audience/people.tsx";
 import { Duplicate } from "../parts/duplicate.tsx";
 import { useFilters } from "../parts/filters.tsx";
 import { Form, type FormProps } from "../parts/form.tsx";
+import { More } from "../parts/more.tsx";
 import { PageHead, Problem, When } from "../parts/page.tsx";
 import { Remove } from "../parts/remove.tsx";
 import type { Edited } from "../parts/save-from.ts";
@@ -80,13 +81,8 @@ function Editor({ edits, onKept }: EditorProps) {
   const fields = useFields();
   const mayWrite = useRole("EDITOR") && !segment?.deleted_at;
   const [conditions, setConditions] = useState<unknown>(segment?.conditions ?? conditionsFrom(search));
-  const [isSaved, setSaved] = useState(false);
   const shown = grouped(conditions);
   const isShowable = canShow(shown, fields);
-  const change = (next: unknown) => {
-    setConditions(next);
-    setSaved(false);
-  };
   const submit: FormProps["onSubmit"] = async ({ name = "" }, _, save) => {
     const body = { name, conditions };
     const { createSegment, updateSegment } = client.app.audience;
@@ -95,19 +91,22 @@ function Editor({ edits, onKept }: EditorProps) {
         ? updateSegment.mutate({ params: { segmentId: segment.id }, body }, options)
         : createSegment.mutate({ body }),
     );
-    setSaved(true);
     if (!segment) await navigate({ to: `${base}/segments/${data.id}` });
   };
   return (
     <>
       <PageHead title={segment?.name ?? "New segment"}>
-        {segment && mayWrite && <Duplicate type="segment" id={segment.id} />}
-        {segment && mayWrite && <Delete segment={segment} />}
+        {segment && mayWrite && (
+          <More>
+            <Duplicate type="segment" id={segment.id} />
+            <Delete segment={segment} />
+          </More>
+        )}
       </PageHead>
       {segment?.deleted_at && (
         <p className="notice">This segment was deleted; a mailing that was sent still names it.</p>
       )}
-      <Conditions value={conditions} onChange={change} />
+      <Conditions value={conditions} onChange={setConditions} />
       <Count
         conditions={conditions}
         isReady={conditions !== undefined && !(isShowable && isUnfinished(shown as Condition))}
@@ -123,7 +122,6 @@ function Editor({ edits, onKept }: EditorProps) {
           onSubmit={submit}
         />
       )}
-      {isSaved && <p role="status">Saved.</p>}
     </>
   );
 }

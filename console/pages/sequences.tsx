@@ -1,11 +1,11 @@
 import { Link, useNavigate, useParams } from "@tanstack/react-router";
-import { useState } from "react";
 import { Act } from "../parts/act.tsx";
 import { plainSubject } from "../parts/draft/content.ts";
 import { Duplicate } from "../parts/duplicate.tsx";
 import { ChoiceFilter, SearchFilter, useFilters } from "../parts/filters.tsx";
 import { Inputs } from "../parts/form.tsx";
-import { choicesOf, Facts, Notice, PageHead, Part, State, When } from "../parts/page.tsx";
+import { More } from "../parts/more.tsx";
+import { choicesOf, Facts, PageHead, Part, State, When } from "../parts/page.tsx";
 import { Warnings } from "../parts/send/check-send.tsx";
 import { people } from "../parts/send/words.ts";
 import { conditionsText, newStepId, OpenStep, SEQUENCE_STATES, whenText } from "../parts/sequence.tsx";
@@ -104,7 +104,6 @@ export function OneSequence() {
   const { sequences } = client.app;
   const navigate = useNavigate();
   const [{ step: open, after }, setFilters] = useFilters();
-  const [notice, setNotice] = useState<string>();
   const [isAdmin, isEditor] = [useRole("ADMIN"), useRole("EDITOR")];
   const read = () => sequences.show.query({ params });
   const sequence = useData(["sequences", sequenceId], read, {
@@ -117,7 +116,7 @@ export function OneSequence() {
   const resume = async ({ due: choice, key }: Record<string, string>) => {
     const body = { ...(choice && { due: choice as "mail" }), with_own_key: key === "own" };
     const { data } = await sequences.resume.mutate({ params, body });
-    setNotice(`Mailed now: ${data.due - data.spread}; within the hour: ${data.spread}; skipped: ${data.skipped}.`);
+    return `Mailed now: ${data.due - data.spread}; within the hour: ${data.spread}; skipped: ${data.skipped}.`;
   };
   const close = (options?: { ignoreBlocker: boolean }) => setFilters({ step: undefined, after: undefined }, options);
   const write = (before?: string) => setFilters({ step: newStepId(), after: before });
@@ -170,39 +169,40 @@ export function OneSequence() {
             act={resume}
           />
         )}
-        {isAdmin && isRunning && (
-          <Act
-            title="Stop"
-            kind="danger"
-            note={`${people(sequence.people.ACTIVE ?? 0)} leave it, and it cannot be started again.`}
-            act={() => sequences.stop.mutate({ params })}
-          />
-        )}
-        {isEditor && (
-          <Act
-            title="Rename"
-            inputs={NAME}
-            values={sequence}
-            edits={{ id: sequenceId, record: sequence, read }}
-            act={({ name = "" }, _, save) =>
-              save({ name }, (options) => sequences.rename.mutate({ params, body: { name } }, options))
-            }
-          />
-        )}
-        {isEditor && <Duplicate type="sequence" id={sequenceId} />}
-        {isEditor &&
-          (status === "DRAFT" || (status === "STOPPED" && steps.every(({ sent }) => Number(sent) === 0))) && (
+        <More>
+          {isAdmin && isRunning && (
             <Act
-              title="Delete"
+              title="Stop"
               kind="danger"
-              submit="Delete the sequence"
-              note={`Its ${steps.length === 1 ? "step goes" : `${steps.length} steps go`} with it. It has mailed no person.`}
-              // It leaves the page before that is read again.
-              act={() => sequences.remove.mutate({ params }).then(() => navigate({ to: `${base}/sequences` }))}
+              note={`${people(sequence.people.ACTIVE ?? 0)} leave it, and it cannot be started again.`}
+              act={() => sequences.stop.mutate({ params })}
             />
           )}
+          {isEditor && (
+            <Act
+              title="Rename"
+              inputs={NAME}
+              values={sequence}
+              edits={{ id: sequenceId, record: sequence, read }}
+              act={({ name = "" }, _, save) =>
+                save({ name }, (options) => sequences.rename.mutate({ params, body: { name } }, options))
+              }
+            />
+          )}
+          {isEditor && <Duplicate type="sequence" id={sequenceId} />}
+          {isEditor &&
+            (status === "DRAFT" || (status === "STOPPED" && steps.every(({ sent }) => Number(sent) === 0))) && (
+              <Act
+                title="Delete"
+                kind="danger"
+                submit="Delete the sequence"
+                note={`Its ${steps.length === 1 ? "step goes" : `${steps.length} steps go`} with it. It has mailed no person.`}
+                // It leaves the page before that is read again.
+                act={() => sequences.remove.mutate({ params }).then(() => navigate({ to: `${base}/sequences` }))}
+              />
+            )}
+        </More>
       </PageHead>
-      <Notice>{notice}</Notice>
       <Facts
         of={[
           ["State", <State key="state" of={SEQUENCE_STATES} is={status} />],

@@ -44,7 +44,6 @@ export function Page() {
             tracking: values["tracking"] as Tracking | undefined,
           };
           await save(body, (options) => changeSettings.mutate({ body }, options));
-          return "Saved.";
         }}
       />
     </>

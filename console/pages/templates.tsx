@@ -1,8 +1,7 @@
-import { useState } from "react";
-import { Act } from "../parts/act.tsx";
-import { Dialog } from "../parts/dialog.tsx";
+import { Act, Opens } from "../parts/act.tsx";
 import { plainSubject } from "../parts/draft/content.ts";
 import { Duplicate } from "../parts/duplicate.tsx";
+import { More } from "../parts/more.tsx";
 import { PageHead, When } from "../parts/page.tsx";
 import { All } from "../parts/table.tsx";
 import { Look, NAME, useTemplates } from "../parts/templates.tsx";
@@ -29,30 +28,20 @@ export function Page() {
             name: "Actions",
             cell: (template) => (
               <div className="actions">
-                <Shown {...template} />
-                {mayWrite && <Changes {...template} />}
+                <Opens title={`Show ${template.name}`} heading={template.name} short="Show">
+                  {() => <Look {...template} version={template.updated_at} />}
+                </Opens>
+                {mayWrite && (
+                  <More of={template.name}>
+                    <Changes {...template} />
+                  </More>
+                )}
               </div>
             ),
           },
         ]}
         empty="No template of your team yet. Open a newsletter or campaign, and press “Save as template”: the next one can begin with it. Templates of the service are offered there, too."
       />
-    </>
-  );
-}
-
-function Shown({ id, name, updated_at }: Template) {
-  const [isOpen, setOpen] = useState(false);
-  return (
-    <>
-      <button type="button" aria-label={`Show ${name}`} onClick={() => setOpen(true)}>
-        Show
-      </button>
-      {isOpen && (
-        <Dialog title={name} onClose={() => setOpen(false)}>
-          <Look id={id} name={name} version={updated_at} />
-        </Dialog>
-      )}
     </>
   );
 }

@@ -5,7 +5,8 @@ import { Act } from "../parts/act.tsx";
 import { Dialog, useSecret } from "../parts/dialog.tsx";
 import { ChoiceFilter, useFilters } from "../parts/filters.tsx";
 import { Refused, Ticks, textsOf } from "../parts/form.tsx";
-import { choicesOf, Facts, Notice, PageHead, State, When } from "../parts/page.tsx";
+import { More } from "../parts/more.tsx";
+import { choicesOf, Facts, PageHead, State, When } from "../parts/page.tsx";
 import { Remove } from "../parts/remove.tsx";
 import { List } from "../parts/table.tsx";
 import { useData, useRole, useWorkspace } from "../session.tsx";
@@ -157,11 +158,6 @@ export function Webhook() {
         {mayWrite && (
           <>
             <Act
-              title={active ? "Switch off" : "Switch on"}
-              note={active ? OFF : "Events are sent to it from now on. Those of the time before can be replayed."}
-              act={() => calls.update.mutate({ params, body: { active: !active } })}
-            />
-            <Act
               title="Change"
               submit="Save"
               inputs={INPUTS}
@@ -186,27 +182,34 @@ export function Webhook() {
                 setFilters({ delivery: data.id });
               }}
             />
-            <Act
-              title="Rotate the secret"
-              inputs={[["overlap_hours", "Hours for which the old secret signs, too", HOURS]]}
-              values={{ overlap_hours: 24 }}
-              act={async (values, context) => {
-                const body = { overlap_hours: Number(values["overlap_hours"]) };
-                secret.show((await calls.rotate.mutate({ params, body }, { context })).data.secret);
-              }}
-            />
-            <Act
-              title="Retry now"
-              note="Deliveries that wait for their next attempt are attempted at once. It uses up none of their attempts."
-              act={() => client.app.accounts.webhooks.retry.mutate({ params })}
-            />
-            <Remove
-              title="Delete this endpoint"
-              act={(options) => calls.remove.mutate({ params }, options)}
-              onDone={() => navigate({ to: `${base}/webhooks` })}
-            >
-              It is deleted with its log, for good.
-            </Remove>
+            <More>
+              <Act
+                title={active ? "Switch off" : "Switch on"}
+                note={active ? OFF : "Events are sent to it from now on. Those of the time before can be replayed."}
+                act={() => calls.update.mutate({ params, body: { active: !active } })}
+              />
+              <Act
+                title="Rotate the secret"
+                inputs={[["overlap_hours", "Hours for which the old secret signs, too", HOURS]]}
+                values={{ overlap_hours: 24 }}
+                act={async (values, context) => {
+                  const body = { overlap_hours: Number(values["overlap_hours"]) };
+                  secret.show((await calls.rotate.mutate({ params, body }, { context })).data.secret);
+                }}
+              />
+              <Act
+                title="Retry now"
+                note="Deliveries that wait for their next attempt are attempted at once. It uses up none of their attempts."
+                act={() => client.app.accounts.webhooks.retry.mutate({ params })}
+              />
+              <Remove
+                title="Delete this endpoint"
+                act={(options) => calls.remove.mutate({ params }, options)}
+                onDone={() => navigate({ to: `${base}/webhooks` })}
+              >
+                It is deleted with its log, for good.
+              </Remove>
+            </More>
           </>
         )}
       </PageHead>
@@ -231,20 +234,13 @@ export function Webhook() {
 function Deliveries() {
   const { base, params, calls, key } = useEndpoint();
   const [{ status, final, delivery }, setFilters] = useFilters();
-  const [replay, setReplay] = useState<Replay>();
   const openOf = (id: string) => ({ to: ".", search: { status, final, delivery: id }, resetScroll: false }) as const;
   return (
     <>
       <div className="head">
         <h2>Deliveries</h2>
-        {useRole("ADMIN") && <ReplayMany onQueued={setReplay} />}
+        {useRole("ADMIN") && <ReplayMany />}
       </div>
-      {replay && (
-        <Notice>
-          {replay.replayed.toLocaleString()} are sent once more, the last at about <When at={replay.last_due_at} />.
-          {replay.has_more && " Further ones match: replay again."}
-        </Notice>
-      )}
       <div className="filters">
         <ChoiceFilter name="status" label="Outcome" any="All" choices={choicesOf(STATUSES)} />
         <ChoiceFilter name="final" label="Ended" any="All" choices={ENDED} />
@@ -315,10 +311,8 @@ const REPLAY_INPUTS = [
   ["status", "Outcome", { choices: REPLAYED }],
 ] as const;
 
-type Replay = DataOf<Client["api"]["webhooks"]["replayMany"]["mutate"]>;
-
 /** Counts the deliveries that match, then replays them. */
-function ReplayMany({ onQueued }: { onQueued: (replay: Replay) => void }) {
+function ReplayMany() {
   const { params, calls } = useEndpoint();
   const types = useEventTypes().map(({ id }) => id);
   const [counted, setCounted] = useState<{ body: string; total: number }>();
@@ -336,9 +330,8 @@ function ReplayMany({ onQueued }: { onQueued: (replay: Replay) => void }) {
           statuses: (status ? [status] : ["FAILED", "BLOCKED"]) as ("FAILED" | "BLOCKED")[],
         };
         if (counted?.total && counted.body === JSON.stringify(body)) {
-          onQueued((await calls.replayMany.mutate({ params, body })).data);
-          setCounted(undefined);
-          return true;
+          const { replayed, has_more } = (await calls.replayMany.mutate({ params, body })).data;
+          return `Sent once more: ${replayed.toLocaleString()}. ${has_more ? "Further ones match: replay again." : ""}`;
         }
         const { meta } = await calls.replayMany.mutate({ params, body }, { context: { dryRun: true } });
         const { would_create: total = 0 } = (meta["impact"] ?? {}) as { would_create?: number };

@@ -1,4 +1,4 @@
-import { useState } from "react";
+import { type ReactNode, useState } from "react";
 import { Dialog } from "./dialog.tsx";
 import { Form, type FormProps } from "./form.tsx";
 import { Opener } from "./more.tsx";
@@ -7,42 +7,60 @@ interface ActProps extends Omit<FormProps, "onSubmit" | "onDone" | "onKept" | "o
   /** Of the button and of the dialog. */
   title: string;
   /** The button's text, where its row says the rest of the title. */
-  short?: string;
+  short?: string | undefined;
   /** Of the form's button, where it differs. */
   submit?: string;
-  kind?: "primary" | "danger";
+  kind?: "primary" | "danger" | undefined;
   /** Its dialog closes once it is done; with `false` it stays open. */
   act: FormProps["onSubmit"];
   /** The effect of the act, in words. */
   note?: string;
   /** Empties the page's state of the form. */
-  onOpen?: () => void;
+  onOpen?: (() => void) | undefined;
 }
 
-/** A button that opens a dialog with a form, which acts. */
-export function Act({ title, short, submit = title, kind, act, note, onOpen, ...form }: ActProps) {
+interface OpensProps extends Pick<ActProps, "short" | "kind" | "onOpen"> {
+  /** Of the button. */
+  title: string;
+  /** Of the dialog, where it differs. */
+  heading?: string;
+  children: (close: () => void) => ReactNode;
+}
+
+/** A button that opens a dialog. */
+export function Opens({ title, heading = title, short, kind, onOpen, children }: OpensProps) {
   const [isOpen, setOpen] = useState(false);
   const open = () => {
     onOpen?.();
     setOpen(true);
   };
   const close = () => setOpen(false);
-  const isAlert = kind === "danger";
   return (
     <>
       <Opener {...{ title, short, kind }} onOpen={open} />
       {isOpen && (
-        <Dialog title={title} onClose={close} isAlert={isAlert}>
-          {note && <p>{note}</p>}
-          <Form
-            {...{ submit, ...(submit === "Save" && { done: "Saved" }), ...form }}
-            onSubmit={act}
-            onDone={close}
-            onKept={close}
-            onCancel={isAlert ? close : undefined}
-          />
+        <Dialog title={heading} onClose={close} isAlert={kind === "danger"}>
+          {children(close)}
         </Dialog>
       )}
     </>
   );
 }
+
+/** A button that opens a dialog with a form, which acts. */
+export const Act = ({ title, short, submit = title, kind, act, note, onOpen, ...form }: ActProps) => (
+  <Opens {...{ title, short, kind, onOpen }}>
+    {(close) => (
+      <>
+        {note && <p>{note}</p>}
+        <Form
+          {...{ submit, ...form }}
+          onSubmit={act}
+          onDone={close}
+          onKept={close}
+          onCancel={kind === "danger" ? close : undefined}
+        />
+      </>
+    )}
+  </Opens>
+);

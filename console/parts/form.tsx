@@ -20,6 +20,7 @@ export interface FormProps {
   /**
    * @param values by the fields' names @param context with a key that stays while the inputs do
    * @param save a form with `edits` saves by it
+   * @returns a text is shown as the effect
    */
   onSubmit: (values: Values, context: CallContext, save: Save) => Promise<unknown>;
   /** The record that the form changes, which others may change, too. */
@@ -43,6 +44,13 @@ export interface FormProps {
 /** The refusal of the form around a field. */
 export const RefusedBy = createContext<unknown>(null);
 
+/** The effect of a button with such a verb, in words. */
+const DONE: Readonly<Record<string, string>> = {
+  ...{ Save: "Saved", Make: "Made", Add: "Added", Invite: "Invited", Change: "Changed", Rename: "Renamed" },
+  ...{ Delete: "Deleted", Remove: "Removed", Revoke: "Revoked", Cancel: "Cancelled", Disconnect: "Disconnected" },
+  ...{ Suspend: "Suspended", Stop: "Stopped", Switch: "Switched", Move: "Moved", Unsubscribe: "Unsubscribed" },
+};
+
 /** @throws {HttpRefusal} with the problems that the browser finds in the fields */
 export function assertValid(form: HTMLFormElement | null) {
   const inputs = [...(form?.elements ?? [])] as HTMLInputElement[];
@@ -60,7 +68,7 @@ export function focusRefused(form: HTMLFormElement | null, error: unknown) {
 
 /** A form whose refusals stand beside their fields. */
 export function Form(props: FormProps) {
-  const { onSubmit, onDone, onKept, onCancel, edits, submit, done, inputs = [], values, children, isDisabled } = props;
+  const { onSubmit, onDone, onKept, onCancel, edits, submit, inputs = [], values, children, isDisabled } = props;
   const form = useRef<HTMLFormElement>(null);
   const { saveFrom, dialog } = useEdit(edits);
   const began = useRef(edits?.record);
@@ -88,7 +96,8 @@ export function Form(props: FormProps) {
     },
     onSuccess: (result) => {
       if (result === false) return;
-      const effect = typeof result === "string" ? result : done;
+      const [verb = "", ...rest] = submit.split(" ");
+      const effect = typeof result === "string" ? result : DONE[verb] && [DONE[verb], ...rest].join(" ");
       if (effect) toast(effect);
       onDone?.();
     },

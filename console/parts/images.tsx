@@ -1,8 +1,8 @@
 import { useInfiniteQuery, useMutation, useQueryClient } from "@tanstack/react-query";
-import { type ClipboardEvent, type DragEvent, useState } from "react";
+import type { ClipboardEvent, DragEvent } from "react";
 import { type Client, type DataOf, type Place, request } from "../api.ts";
 import { useData, useRole, useWorkspace } from "../session.tsx";
-import { Act } from "./act.tsx";
+import { Act, Opens } from "./act.tsx";
 import { Dialog } from "./dialog.tsx";
 import { Loading, Notice, Problem } from "./page.tsx";
 
@@ -66,21 +66,18 @@ export const ImagePicker = ({ onPick, onClose }: PickerProps) => (
 );
 
 /** A button that opens the picker. */
-export function PickImage({ label = "Choose an image", onPick }: { label?: string } & Pick<PickerProps, "onPick">) {
-  const [isOpen, setOpen] = useState(false);
-  const pick = (image: Image) => {
-    setOpen(false);
-    onPick(image);
-  };
-  return (
-    <>
-      <button type="button" onClick={() => setOpen(true)}>
-        {label}
-      </button>
-      {isOpen && <ImagePicker onPick={pick} onClose={() => setOpen(false)} />}
-    </>
-  );
-}
+export const PickImage = ({ label = "Choose an image", onPick }: { label?: string } & Pick<PickerProps, "onPick">) => (
+  <Opens title={label} heading="Images">
+    {(close) => (
+      <Picker
+        onPick={(image) => {
+          close();
+          onPick(image);
+        }}
+      />
+    )}
+  </Opens>
+);
 
 function Picker({ onPick }: Pick<PickerProps, "onPick">) {
   const { client, base } = useWorkspace();

@@ -12,6 +12,7 @@ import { Preview } from "./draft/preview.tsx";
 import { TestMail } from "./draft/test-mail.tsx";
 import { Versions } from "./draft/versions.tsx";
 import { Field, Refused } from "./form.tsx";
+import { More } from "./more.tsx";
 import { Warnings } from "./send/check-send.tsx";
 
 /** The words of a status, and their colour. */
@@ -133,20 +134,22 @@ export function OpenStep({ sequence, stepId, after, mayEdit, onClose, onNew }: S
                 <button type="button" onClick={() => onNew(steps[number - 2]?.id ?? FIRST)}>
                   New step before it
                 </button>
-                <Act
-                  title={`Remove step ${number}`}
-                  kind="danger"
-                  isDisabled={steps.length === 1}
-                  note={
-                    steps.length === 1
-                      ? "A sequence keeps at least one step."
-                      : "Those who wait for it get the next one."
-                  }
-                  act={async () => {
-                    await sequences.saveStep.mutate({ params, body: { step_id: stepId, step: null } });
-                    onClose({ ignoreBlocker: true });
-                  }}
-                />
+                <More>
+                  <Act
+                    title={`Remove step ${number}`}
+                    kind="danger"
+                    isDisabled={steps.length === 1}
+                    note={
+                      steps.length === 1
+                        ? "A sequence keeps at least one step."
+                        : "Those who wait for it get the next one."
+                    }
+                    act={async () => {
+                      await sequences.saveStep.mutate({ params, body: { step_id: stepId, step: null } });
+                      onClose({ ignoreBlocker: true });
+                    }}
+                  />
+                </More>
               </>
             )}
           </>

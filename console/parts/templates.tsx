@@ -32,9 +32,6 @@ export const BEGINNINGS: Readonly<Record<string, { body?: string }>> = {
   html: { body: `<p>Hello {{ first_name | default: "there" }},</p>\n` },
 };
 
-/** A team with more of its own gets a search. */
-const SEARCHED_FROM = 6;
-
 interface Choice {
   id: string;
   name: string;
@@ -47,49 +44,20 @@ interface Choice {
 export function ChooseTemplate() {
   const { own, team } = useTemplates();
   const [id, setId] = useState(BLANK.id);
-  const [text, setText] = useState("");
   const all: readonly Choice[] = [BLANK, HTML, ...own, ...team];
   const chosen: Choice = all.find((one) => one.id === id) ?? BLANK;
-  const isFound = ({ name, subject }: Choice) => `${name} ${subject ?? ""}`.toLowerCase().includes(text.toLowerCase());
-  const found = team.filter((one) => one === chosen || isFound(one));
-  const radios = (choices: readonly Choice[]) =>
-    choices.map((one) => (
-      <label key={one.id} className="tick">
-        <input type="radio" name="template" value={one.id} checked={one === chosen} onChange={() => setId(one.id)} />
-        <span>
-          {one.name}
-          <span className="muted"> {one.description ?? one.subject}</span>
-        </span>
-      </label>
-    ));
   return (
-    <div className="choose">
-      <div className="stack">
-        <fieldset>
-          <legend>Begin with</legend>
-          {radios([BLANK, HTML, ...own])}
-        </fieldset>
-        {team.length > 0 && (
-          <fieldset>
-            <legend>A template of your team</legend>
-            {team.length >= SEARCHED_FROM && (
-              <input
-                type="search"
-                aria-label="Name or subject contains"
-                placeholder="Search"
-                value={text}
-                onChange={({ target }) => setText(target.value)}
-                // It would make the draft.
-                onKeyDown={(event) => event.key === "Enter" && event.preventDefault()}
-              />
-            )}
-            {radios(found)}
-            {found.length === 0 && <p className="muted">None is like this.</p>}
-          </fieldset>
-        )}
-      </div>
+    <>
+      <Field
+        label="Begin with"
+        name="template"
+        hint={chosen.description ?? chosen.subject ?? undefined}
+        choices={Object.fromEntries(all.map((one) => [one.id, one.name]))}
+        value={chosen.id}
+        onChange={setId}
+      />
       {!(chosen.id in BEGINNINGS) && <Look key={chosen.id} {...chosen} version={chosen.updated_at} />}
-    </div>
+    </>
   );
 }
 

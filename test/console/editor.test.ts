@@ -25,7 +25,7 @@ const focused = (page: Page, selector: string) => page.locator(`${selector}:focu
 /** A link of a text, by keyboard. */
 async function typeLink(page: Page, href: string, words: string) {
   await press(page, "Control+k");
-  await focused(page, "dialog input[name=href]");
+  await focused(page, ".dialog input[name=href]");
   await type(page, href);
   await press(page, "Tab");
   await type(page, words);
@@ -208,7 +208,8 @@ describe("The editor of a draft", function () {
       await button(page, "Undo").click();
       assert.ok((await types()).includes("spacer"));
 
-      await button(page, "Duplicate").click();
+      await button(page, "More actions").click();
+      await page.getByRole("menuitem", { name: "Duplicate" }).click();
       await button(page, "Make the draft").click();
       await page.getByRole("heading", { name: "Copy of News" }).waitFor();
       await text(page).getByText("In a column").waitFor();
@@ -300,7 +301,8 @@ describe("The editor of a draft", function () {
       const asked: string[] = [];
       page.on("request", (request) => /content\.links/.test(request.url()) && asked.push(request.url()));
       await check(2);
-      await button(page, "Save as template").click();
+      await button(page, "More actions").click();
+      await page.getByRole("menuitem", { name: "Save as template" }).click();
       await button(page, "Save the template").click();
       await page.getByRole("dialog").waitFor({ state: "detached" });
       const again = page.waitForRequest(/content\.links/);

@@ -8,6 +8,8 @@ import { makeSender } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
 
 const button = (page: Page, name: string) => page.getByRole("button", { name, exact: true });
+/** An open popup hides the page around it, and has guards that hand the focus on at once. */
+const OF_POPUPS = ["aria-hidden-focus", "page-has-heading-one"];
 const isFocused = (selector: string) => `document.activeElement?.matches(${JSON.stringify(selector)})`;
 /** Until the focus is on an element. */
 const focused = (page: Page, selector: string) =>
@@ -35,7 +37,7 @@ describe("The console's forms", function () {
       await picker.focus();
       for (const key of ["4", "1", "7"]) await page.keyboard.press(key);
       await page.getByRole("option", { name: "Town 417" }).waitFor();
-      assert.deepEqual(await violationsOf(page), []);
+      assert.deepEqual(await violationsOf(page, OF_POPUPS), []);
       await page.keyboard.press("Enter");
       const remove = button(page, "Remove Town 417");
       await remove.waitFor();
@@ -65,8 +67,8 @@ describe("The console's forms", function () {
       await page.keyboard.press("Escape");
 
       assert.equal(await page.locator("button.danger").count(), 0);
-      await button(page, "More").click();
-      assert.deepEqual(await violationsOf(page), []);
+      await button(page, "More actions").click();
+      assert.deepEqual(await violationsOf(page, OF_POPUPS), []);
       await page.getByRole("menuitem", { name: "Delete this newsletter" }).click();
       const question = page.getByRole("alertdialog", { name: "Delete this newsletter" });
       await question.waitFor();
@@ -76,7 +78,7 @@ describe("The console's forms", function () {
       assert.deepEqual(await violationsOf(page), []);
       await page.keyboard.press("Enter");
       await question.waitFor({ state: "detached" });
-      await focused(page, "button[aria-label=More]");
+      await focused(page, "button[aria-label='More actions']");
     });
   });
 
@@ -104,7 +106,7 @@ describe("The console's forms", function () {
       await page.getByLabel("Name", { exact: true }).fill("Readers");
       await page.getByLabel("Note for the team").fill("");
       await button(page, "Make the list").click();
-      await page.getByText("List made").waitFor();
+      await page.getByText("Made the list").waitFor();
       assert.equal(asked.length, 1);
     });
   });

@@ -62,7 +62,7 @@ describe("The picker of images in a browser", function () {
       await open(page);
       await page.getByText("The team has no image yet.").waitFor();
       await choose(page, drawn(2_400, 101));
-      await page.locator("dialog").waitFor({ state: "detached" });
+      await page.getByRole("dialog").waitFor({ state: "detached" });
       const [first] = await imagesOf();
       assert.deepEqual([first?.name, first?.width, first?.height], ["photo 0.png", 1_200, 51]);
       assert.equal(await pickedIn(page), first?.url);
@@ -70,7 +70,7 @@ describe("The picker of images in a browser", function () {
         await openPicker(page);
         await page.getByRole("button", { name: "photo 0.png", exact: true }).waitFor();
         await hand(page, event, drawn(40, 30, event.length));
-        await page.locator("dialog").waitFor({ state: "detached" });
+        await page.getByRole("dialog").waitFor({ state: "detached" });
         const [newest] = await imagesOf();
         assert.deepEqual([newest?.name, newest?.width], [`${event}.png`, 40]);
         assert.equal(await pickedIn(page), newest?.url);

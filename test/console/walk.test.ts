@@ -94,14 +94,14 @@ describe("The console in a browser", function () {
       await page.getByRole("link", { name: "Newsletters", exact: true }).click();
       await button("New newsletter").click();
       await page.getByRole("dialog").getByLabel("Name").fill("Walk");
-      await page.getByRole("radio", { name: /^Empty/ }).focus();
-      for (const _ of ["HTML", "Plain letter", "Newsletter with articles"]) await page.keyboard.press("ArrowDown");
+      await page.getByLabel("Begin with").selectOption({ label: "Newsletter with articles" });
       const look = page.frameLocator("iframe[title='A mail of “Newsletter with articles”']");
       await look.getByText("Hello Jane, this is what you should know").waitFor();
       assert.deepEqual(await violationsOf(page), []);
-      await page.keyboard.press("Enter");
+      await button("Make the draft").click();
       await page.getByText("Choose an image").first().waitFor();
-      await button("Save as template").click();
+      await button("More actions").click();
+      await page.getByRole("menuitem", { name: "Save as template" }).click();
       await page.getByRole("dialog").getByLabel("Name").fill("Monthly");
       await button("Save the template").click();
       await page.getByRole("link", { name: "Templates", exact: true }).click();
@@ -110,18 +110,18 @@ describe("The console in a browser", function () {
       assert.deepEqual(await violationsOf(page), []);
       await button("Close").click();
       await sender.em.execute(
-        "insert into templates (id, team_id, environment, name) select ? || n, ?, 'LIVE', 'Weekly ' || n from generate_series(1, 5) n",
+        "insert into templates (id, team_id, environment, name) select ? || n, ?, 'LIVE', 'Weekly ' || n from generate_series(1, 9) n",
         [team.id, team.id],
       );
       await page.getByRole("link", { name: "Newsletters", exact: true }).click();
       await button("New newsletter").click();
       await page.getByRole("dialog").getByLabel("Name", { exact: true }).fill("Walk");
-      await page.getByRole("searchbox", { name: "Name or subject contains" }).last().fill("month");
-      await page
-        .getByRole("radio", { name: /^Weekly/ })
-        .first()
-        .waitFor({ state: "detached" });
-      await page.getByRole("radio", { name: /^Monthly/ }).waitFor();
+      const beginning = page.getByRole("combobox", { name: "Begin with" });
+      await beginning.fill("month");
+      await page.getByRole("option", { name: /^Weekly/ }).waitFor({ state: "detached" });
+      await page.getByRole("option", { name: "Monthly" }).waitFor();
+      await beginning.fill("Empty");
+      await page.keyboard.press("Enter");
       await button("Make the draft").click();
       await page.getByLabel("Subject", { exact: true }).fill("Hello {{ first_name }}");
       await page.getByLabel("Sender's address").fill(fromEmail);
@@ -290,7 +290,7 @@ describe("The console in a browser", function () {
       await button("All").click();
       await checked.first().waitFor();
       await page.keyboard.press("Escape");
-      await page.locator("dialog").waitFor({ state: "detached" });
+      await page.getByRole("dialog").waitFor({ state: "detached" });
       await open();
       assert.equal(await checked.count(), 0);
       await button("All").click();
@@ -310,9 +310,10 @@ describe("The console in a browser", function () {
       await made.first().waitFor();
       assert.equal(await made.count(), 1);
       await made.click();
-      await button("Rotate the secret").click();
+      await button("More actions").click();
+      await page.getByRole("menuitem", { name: "Rotate the secret" }).click();
       const rotated = page.waitForRequest(/rotate/);
-      await page.locator("dialog").getByRole("button", { name: "Rotate the secret", exact: true }).click();
+      await page.getByRole("dialog").getByRole("button", { name: "Rotate the secret", exact: true }).click();
       assert.ok((await rotated).headers()["idempotency-key"]);
     });
   });
@@ -473,7 +474,7 @@ describe("The console in a browser", function () {
         await rename("Ada's again");
         await press("Save");
         await press("Save yours over it");
-        await page.getByText("Saved.").waitFor();
+        await page.getByText("Saved", { exact: true }).waitFor();
         await name.fill("Mine too");
         await press("Save");
         const nameOf = async () => (await app.team.settings.query({})).data.name;

@@ -1,4 +1,5 @@
 import { useRole, useWorkspace } from "../../session.tsx";
+import { More } from "../more.tsx";
 import { Remove } from "../remove.tsx";
 
 interface SubscriptionActionsProps {
@@ -15,7 +16,7 @@ export function SubscriptionActions({ listId, subscriberId, status, name }: Subs
   const params = { listId, subscriberId };
   if (!useRole("EDITOR") || status === "UNSUBSCRIBED") return null;
   return (
-    <div className="actions">
+    <More of={name}>
       <Remove
         title="Unsubscribe"
         act={(options) => lists.updateMember.mutate({ params, body: { status: "UNSUBSCRIBED" } }, options)}
@@ -25,6 +26,6 @@ export function SubscriptionActions({ listId, subscriberId, status, name }: Subs
       <Remove title="Remove" act={(options) => lists.removeMember.mutate({ params }, options)}>
         {name}: takes the person off the list. They stay in the audience, and can be added again.
       </Remove>
-    </div>
+    </More>
   );
 }

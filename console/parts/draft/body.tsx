@@ -1,5 +1,5 @@
 import { lazy, useState } from "react";
-import { Dialog } from "../dialog.tsx";
+import { Act } from "../act.tsx";
 import { Part } from "../page.tsx";
 import { EMPTY } from "./blocks/text.ts";
 import { type Content, isHtml } from "./content.ts";
@@ -20,11 +20,9 @@ interface Props extends Omit<BodyProps, "value" | "onChange"> {
 /** The editor of a mail's text. Only the writer changes blocks into HTML, or HTML into blocks. */
 export function Body({ content, onChange, problem, compile, ...more }: Props) {
   const [isEmptyHtml, setEmptyHtml] = useState(false);
-  const [isAsking, setAsking] = useState(false);
   const isOfHtml = isHtml(content) || (isEmptyHtml && content.blocks === "");
   const [words, other] = isOfHtml ? TO_BLOCKS : TO_HTML;
   const change = async () => {
-    setAsking(false);
     if (isOfHtml) return onChange({ blocks: (await import("./blocks/schema.ts")).blocksOf(content.body) });
     setEmptyHtml(true);
     onChange({ blocks: "", body: await compile() });
@@ -33,11 +31,7 @@ export function Body({ content, onChange, problem, compile, ...more }: Props) {
     <section className="stack" aria-label="Text">
       <div className="head">
         <h2>{isOfHtml ? "HTML" : "Text"}</h2>
-        {!more.readOnly && (
-          <button type="button" onClick={() => setAsking(true)}>
-            {other}
-          </button>
-        )}
+        {!more.readOnly && <Act title={other} note={words} act={change} />}
       </div>
       <Part>
         {isOfHtml ? (
@@ -51,19 +45,6 @@ export function Body({ content, onChange, problem, compile, ...more }: Props) {
           <BlocksEditor value={content.blocks || EMPTY} onChange={(value) => onChange({ blocks: value })} {...more} />
         )}
       </Part>
-      {isAsking && (
-        <Dialog title={`${other}?`} onClose={() => setAsking(false)}>
-          <p>{words}</p>
-          <div className="actions">
-            <button type="button" className="primary" onClick={change}>
-              {other}
-            </button>
-            <button type="button" onClick={() => setAsking(false)}>
-              Leave it as it is
-            </button>
-          </div>
-        </Dialog>
-      )}
     </section>
   );
 }

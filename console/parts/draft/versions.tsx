@@ -2,7 +2,7 @@ import { useMutation } from "@tanstack/react-query";
 import { useState } from "react";
 import type { Client, DataOf } from "../../api.ts";
 import { useData, useWorkspace } from "../../session.tsx";
-import { Dialog } from "../dialog.tsx";
+import { Opens } from "../act.tsx";
 import { LineDiff } from "../line-diff.tsx";
 import { Part, Problem, When } from "../page.tsx";
 import { blocksText, linesOfText } from "./blocks/text.ts";
@@ -18,21 +18,11 @@ interface VersionsProps {
 }
 
 /** A button for the contents that later ones have replaced. */
-export function Versions(props: VersionsProps) {
-  const [isOpen, setOpen] = useState(false);
-  return (
-    <>
-      <button type="button" onClick={() => setOpen(true)}>
-        Versions
-      </button>
-      {isOpen && (
-        <Dialog title="Versions of the last 30 days" onClose={() => setOpen(false)}>
-          <List {...props} onDone={() => setOpen(false)} />
-        </Dialog>
-      )}
-    </>
-  );
-}
+export const Versions = (props: VersionsProps) => (
+  <Opens title="Versions" heading="Versions of the last 30 days">
+    {(close) => <List {...props} onDone={close} />}
+  </Opens>
+);
 
 interface Done {
   onDone: () => void;
