@@ -6,6 +6,7 @@ import { useLists } from "../parts/audience/lists.ts";
 import { saveFile } from "../parts/export.tsx";
 import { useFilters } from "../parts/filters.tsx";
 import { Field, Form, type Values } from "../parts/form.tsx";
+import { More } from "../parts/more.tsx";
 import { Facts, PageHead, Part, State, When } from "../parts/page.tsx";
 import { Table } from "../parts/table.tsx";
 import { useData, useWorkspace } from "../session.tsx";

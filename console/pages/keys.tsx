@@ -4,6 +4,7 @@ import { useLists } from "../parts/audience/lists.ts";
 import { useSecret } from "../parts/dialog.tsx";
 import { ChoiceFilter, useFilters } from "../parts/filters.tsx";
 import { type FormProps, Inputs } from "../parts/form.tsx";
+import { More } from "../parts/more.tsx";
 import { PageHead, State, When } from "../parts/page.tsx";
 import { type Scope, ScopeChoice, sends } from "../parts/scopes.tsx";
 import { All } from "../parts/table.tsx";

@@ -83,7 +83,7 @@ function ListButton({ list }: { list?: ListRecord }) {
     <Act
       {...(list
         ? { title: `Edit ${list.name}`, short: "Edit", submit: "Save", values: list }
-        : { title: "New list", submit: "Make the list", done: "List made", kind: "primary" })}
+        : { title: "New list", submit: "Make the list", kind: "primary" })}
       inputs={[
         ["name", "Name", { required: true, maxLength: 200 }],
         ["description", "Note for the team"],

@@ -1,4 +1,5 @@
 import { Act } from "../parts/act.tsx";
+import { More } from "../parts/more.tsx";
 import { PageHead, State, type States, When } from "../parts/page.tsx";
 import { All } from "../parts/table.tsx";
 import { ROLES, type Role, useData, useRole, useWorkspace } from "../session.tsx";

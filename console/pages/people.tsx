@@ -11,6 +11,7 @@ import {
 } from "../parts/audience/people.tsx";
 import { Export } from "../parts/export.tsx";
 import { ChoiceFilter, choiceOf, useFilters } from "../parts/filters.tsx";
+import { More } from "../parts/more.tsx";
 import { choicesOf, PageHead, State, When } from "../parts/page.tsx";
 import { useRole, useWorkspace } from "../session.tsx";
 

@@ -17,6 +17,7 @@ import { SubscriptionActions } from "../parts/audience/subscription.tsx";
 import { Lift, REASONS, Suppress } from "../parts/audience/suppressions.tsx";
 import { plainSubject } from "../parts/draft/content.ts";
 import type { Values } from "../parts/form.tsx";
+import { More } from "../parts/more.tsx";
 import { Facts, PageHead, State, When } from "../parts/page.tsx";
 import { OUTCOMES } from "../parts/send/live-send.tsx";
 import { reasonText } from "../parts/send/words.ts";

@@ -57,7 +57,15 @@ export function Combobox<Value extends string | readonly string[]>(props: Combob
             }
           </Base.Value>
         )}
-        <Base.Input {...input} placeholder="Search" onFocus={({ currentTarget }) => currentTarget.select()} />
+        <Base.Input
+          {...input}
+          placeholder="Search"
+          onFocus={({ currentTarget }) => currentTarget.select()}
+          // Escape closes the list, and then the dialog around it: it takes no choice away.
+          onKeyDown={(event) =>
+            event.key === "Escape" && event.currentTarget.ariaExpanded !== "true" && event.preventBaseUIHandler()
+          }
+        />
       </Base.Chips>
       <span ref={setBox} />
       <Base.Portal container={box}>

@@ -7,8 +7,6 @@ import { Loading, Problem } from "./page.tsx";
 interface RemoveProps {
   /** Of the button and of the dialog: "Delete this list". */
   title: string;
-  /** The effect, once it is there. */
-  done?: string;
   /** Makes the call; with `dryRun` it changes nothing and answers its impact. */
   act: (options: { context: CallContext }) => Promise<{ meta: Record<string, unknown> }>;
   /** The effect of the act, in words. */
@@ -18,11 +16,10 @@ interface RemoveProps {
 }
 
 /** A button for a destructive act: it shows the impact of a dry run before it acts. */
-export const Remove = ({ title, done, act, children, onDone }: RemoveProps) => (
+export const Remove = ({ title, act, children, onDone }: RemoveProps) => (
   <Act
     title={title}
     kind="danger"
-    done={done ?? title.replace(/^Delete/, "Deleted").replace(/^Remove/, "Removed")}
     act={async (_, context) => {
       await act({ context });
       await onDone?.();

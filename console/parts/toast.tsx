@@ -15,12 +15,12 @@ export const Toasts = () => (
   </Toast.Provider>
 );
 
+/** It takes no focus, and goes by itself. */
+const NO_DIALOG = { role: "group", "aria-modal": undefined };
+
 const Shown = () =>
   Toast.useToastManager().toasts.map((one) => (
-    <Toast.Root key={one.id} toast={one} className="toast" role="group">
+    <Toast.Root key={one.id} toast={one} className="toast" {...NO_DIALOG}>
       <Toast.Title render={<span />} />
-      <Toast.Close className="plain" aria-label="Dismiss">
-        ✕
-      </Toast.Close>
     </Toast.Root>
   ));

@@ -314,7 +314,7 @@ describe("The editor of a draft", function () {
       await page.getByLabel("Accent colour").fill("#ffeb3b");
       await page.locator(".sample").getByText("1 High Street").waitFor();
       await button(page, "Save").click();
-      await page.getByText("Saved.", { exact: true }).waitFor();
+      await page.getByText("Saved", { exact: true }).waitFor();
       await page.goBack();
       await button(page, "Apply the new brand").click();
       await page.getByText("The brand was changed").waitFor({ state: "detached" });
