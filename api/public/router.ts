@@ -1,10 +1,6 @@
 import { pipeline } from "node:stream/promises";
-import express, { type ErrorRequestHandler, type Request, type Response, Router } from "express";
+import { type ErrorRequestHandler, type Request, type Response, Router } from "express";
 import type { ConsentStatus } from "../../db/entities/audience.ts";
-import type { EntityManager } from "../../db/orm.ts";
-import { byOthers, claimFor } from "../../db/pool.ts";
-import { limitStatements, PATIENT_MS } from "../../db/statements.ts";
-import { transaction } from "../../db/transaction.ts";
 import {
   type Confirmation,
   confirmSubscription,
@@ -23,18 +19,16 @@ import {
 import { UNAVAILABLE_RETRY_SECONDS } from "../../domain/errors.ts";
 import { readImageName } from "../../domain/images/links.ts";
 import type { Words } from "../../domain/languages/en.ts";
-import { dateOf, wordsOf } from "../../domain/languages/words.ts";
+import { dateOf } from "../../domain/languages/words.ts";
 import { readConfirmationToken, readMailToken } from "../../domain/mail/links.ts";
 import { awaitHashKey } from "../../domain/secrets/admission.ts";
-import type { LinkTeam } from "../../domain/teams/brand.ts";
 import type { Deps } from "../deps.ts";
 import { beforeDeadline } from "../rest/deadline.ts";
 import { toApiError } from "../rest/failures.ts";
 import { localsOf } from "../rest/http.ts";
 import { Turns } from "../rest/turns.ts";
-import { type Button, noticePage, type Page, renderPage } from "./page.ts";
-
-const MAX_FORM_BYTES = "16kb";
+import { type Button, noticePage, type Page } from "./page.ts";
+import { readForm, refuse, show, statementsBy, wordsFor } from "./shared.ts";
 
 /** Answers with an image that one client may be reading at once: further requests wait. */
 const IMAGES_OF_A_CLIENT = new Turns(64);
@@ -147,37 +141,13 @@ function confirmedPage({ confirm }: Words, confirmation: Confirmation, title = c
 /** The page of a confirmation link whose sign-up has ended. */
 const spentPage = ({ confirm }: Words): Page => ({ title: confirm.spent, paragraphs: [confirm.spentReason] });
 
-/** In the language of the team that the link has named. */
-const wordsFor = (res: Response): Words => wordsOf(localsOf(res).look?.language ?? "en");
-
-function show(res: Response, page: Page, status = 200): void {
-  const { html, headers } = renderPage(page, localsOf(res).look);
-  res.status(status).set(headers).send(html);
-}
-
 /**
  * Serves the pages behind the links in mails. Opening a page changes nothing, because scanners and previews open links
  * too; the POST of its button does. No page tracks its reader, and no URL or page shows an address.
  */
 export function publicRouter({ orm, vault, images }: Pick<Deps, "orm" | "vault" | "images">): Router {
   const router = Router({ caseSensitive: true });
-  const refuse = (res: Response, status = 404): void => show(res, noticePage(wordsFor(res).broken), status);
-  /**
-   * @param id of a signed link: it stands for the team until that is read
-   * @param isKept a button was pressed: the program that posted it may not wait for the answer
-   */
-  async function claimForTeam(
-    res: Response,
-    id: string,
-    readTeam: (em: EntityManager) => Promise<LinkTeam | undefined>,
-    isKept = false,
-  ): Promise<void> {
-    claimFor(id, { isKept });
-    const team = await readTeam(orm.em.fork());
-    if (!team) return;
-    claimFor(byOthers(team.teamId), { isKept });
-    localsOf(res).look = team;
-  }
+  const { claimForTeam, patiently } = statementsBy(orm);
   /** @returns the mail of a signed link, undefined for another; the request is its team's then */
   async function readMail(page: "u" | "t", req: Request<{ token: string }>, res: Response, isKept = false) {
     localsOf(res).route = `/${page}/{token}`;
@@ -185,14 +155,6 @@ export function publicRouter({ orm, vault, images }: Pick<Deps, "orm" | "vault" 
     if (mail) await claimForTeam(res, mail.sendId, (em) => teamOfMail(em, mail), isKept);
     return mail;
   }
-  /** A person presses a button once: what they ask for waits for the locks of others. */
-  const patiently = <T>(act: (em: EntityManager) => Promise<T>): Promise<T> =>
-    transaction(orm.em, async (em) => {
-      await limitStatements(em, PATIENT_MS);
-      return act(em);
-    });
-  // No mail program compresses a form, and anyone may send one.
-  const form = express.text({ type: () => true, limit: MAX_FORM_BYTES, inflate: false });
 
   router.get("/u/:token", async (req: Request<{ token: string }>, res) => {
     const mail = await readMail("u", req, res);
@@ -204,7 +166,7 @@ export function publicRouter({ orm, vault, images }: Pick<Deps, "orm" | "vault" 
     show(res, unsubscribePage(words, origin, origin.left));
   });
 
-  router.post("/u/:token", form, async (req: Request<{ token: string }>, res) => {
+  router.post("/u/:token", readForm, async (req: Request<{ token: string }>, res) => {
     const mail = await readMail("u", req, res, true);
     if (!mail) return refuse(res);
     const source = isOneClick(req.body) ? "one_click" : "link";
@@ -230,7 +192,7 @@ export function publicRouter({ orm, vault, images }: Pick<Deps, "orm" | "vault" 
     show(res, consent.isErased ? erasedPage(words, consent) : consentPage(words, consent));
   });
 
-  router.post("/t/:token", form, async (req: Request<{ token: string }>, res) => {
+  router.post("/t/:token", readForm, async (req: Request<{ token: string }>, res) => {
     const mail = await readMail("t", req, res, true);
     if (!mail) return refuse(res);
     const status = CONSENT_BUTTONS.get(buttonOf(req.body));
@@ -258,7 +220,7 @@ export function publicRouter({ orm, vault, images }: Pick<Deps, "orm" | "vault" 
     });
   });
 
-  router.post("/c/:token", form, async (req: Request<{ token: string }>, res) => {
+  router.post("/c/:token", readForm, async (req: Request<{ token: string }>, res) => {
     localsOf(res).route = "/c/{token}";
     const token = readConfirmationToken(vault, req.params.token);
     if (!token) return refuse(res);
