@@ -8,6 +8,7 @@ import type { MikroORM } from "../db/orm.ts";
 import type { TokenVerifier } from "../domain/access/authenticate.ts";
 import { openTokenVerifier, type TokenRules } from "../domain/access/oauth.ts";
 import { RequestLimits } from "../domain/access/request-limit.ts";
+import { type IsThrowaway, readThrowawayDomains } from "../domain/forms/throwaway.ts";
 import { type AdmittedDatabase, openAdmitted } from "../domain/secrets/admission.ts";
 import { openVault, type Vault } from "../domain/secrets/crypto.ts";
 import { type Networks, readNetworks } from "../domain/tracking/networks.ts";
@@ -41,6 +42,8 @@ export interface Deps {
   limits: RequestLimits;
   /** Of scanners and proxies that open mails and follow links. */
   networks: Networks;
+  /** Of addresses that sign-up forms refuse. */
+  isThrowaway: IsThrowaway;
   /** Opens and clicks on their way to Postgres. */
   hits: HitBuffer;
   /** Undefined where the settings name no store. */
@@ -98,6 +101,7 @@ export async function openDeps(env: Env): Promise<Deps> {
     ),
     limits: new RequestLimits(env),
     networks: readNetworks(env.TRACKING_NETWORKS_FILE),
+    isThrowaway: readThrowawayDomains(env.THROWAWAY_DOMAINS_FILE),
     hits: new HitBuffer({
       record: (hits) => recordHits(orm.em.fork(), hits),
       metrics: hitMetrics,

@@ -66,7 +66,8 @@ export const shownPerson = {
       status: consentStatus,
       at: timestamp,
       way: z.enum(CONSENT_WAYS.map((way) => way.toLowerCase() as Lowercase<typeof way>)).meta({
-        description: "`page`: behind the link in a mail. `member`: a member of the team noted it in the console.",
+        description:
+          "`page`: behind the link in a mail. `member`: a member of the team noted it in the console. `form`: at a sign-up.",
         examples: ["page"],
       }),
       words: textOrNull(words.description, "May we count what you open?"),

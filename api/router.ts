@@ -2,6 +2,7 @@ import { accountsRouter } from "./accounts/routes.ts";
 import { analyticsRouter } from "./analytics/routes.ts";
 import { campaignsRouter } from "./campaigns/routes.ts";
 import { contactsRouter } from "./contacts/routes.ts";
+import { formsRouter } from "./forms/routes.ts";
 import { listsRouter } from "./lists/routes.ts";
 import { meRouter } from "./me/routes.ts";
 import { newslettersRouter } from "./newsletters/routes.ts";
@@ -16,6 +17,7 @@ import { webhooksRouter } from "./webhooks/routes.ts";
 export const appRouter = router({
   me: meRouter,
   lists: listsRouter,
+  forms: formsRouter,
   subscribers: subscribersRouter,
   contacts: contactsRouter,
   newsletters: newslettersRouter,

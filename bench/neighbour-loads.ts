@@ -11,6 +11,7 @@ import { mailToken, trackedUrls } from "../domain/tracking/links.ts";
 import { document, paragraph } from "../test/support/blocks.ts";
 import { type Cookies, consoleClient, consoleFetch, refusalCodeOf, signIn } from "../test/support/console.ts";
 import { makeMember, openStackDatabase, unique } from "../test/support/factories.ts";
+import { makeForm } from "../test/support/forms.ts";
 import { tryUpload, uniquePng } from "../test/support/images.ts";
 import { insert, pngChunk } from "../test/support/pictures.ts";
 import { addSegment, freshKey } from "../test/support/sending.ts";
@@ -203,6 +204,8 @@ export async function makeLoads(
     return id;
   }
 
+  const form = `${origin}${(await makeForm(hostile)).path}`;
+
   let sequenceId = "";
 
   const loads: Record<string, NeighbourLoad> = {
@@ -278,6 +281,13 @@ export async function makeLoads(
       ask: (lane, n) => {
         const mail = { sendId, seq: 1 + ((lane * 331 + n * 7) % people) };
         return pressed(trackingUrl(vault, origin, mail), `scope=${n % 2 ? "allow" : "deny"}`);
+      },
+    },
+    "views of a form, challenges and posts": {
+      lanes: 200,
+      ask: (_, n) => {
+        const post = () => pressed(form, `email=${unique("p")}%40${audience}`);
+        return [() => statusOf(fetch(form)), () => statusOf(fetch(`${form}/challenge`)), post][n % 3]?.() ?? post();
       },
     },
     "recipients by status": {

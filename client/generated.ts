@@ -782,6 +782,43 @@ export type EmailPayload = {
   };
 };
 
+/** A sign-up form of a list. */
+export type Form = {
+  object: "form";
+  /** The id of the record. */
+  id: string;
+  /** The name, for the team. */
+  name: string;
+  /** The id of the list that people join by it. */
+  list_id: string;
+  /** Its page. Websites and programs post sign-ups to it, too. */
+  url: string;
+  /** Whether it takes sign-ups. */
+  is_open: boolean;
+  /** What it asks for besides the address. */
+  fields: Array<"first_name" | "last_name">;
+  /** The id of its two texts: it changes with them, and a sign-up keeps that of the texts it saw. */
+  text_id: string;
+  /** What it says above its button. */
+  consent_text: string;
+  /** Its question whether opens and clicks may be counted; null where it asks none. */
+  tracking_text: string | null;
+  /** Where a person is led after the sign-up; null for a page of this service. */
+  thank_you_url: string | null;
+  /** The origins whose scripts may use it. */
+  sites: Array<string>;
+  /** How often it was shown, in the last 400 days. */
+  shown: number;
+  /** Sign-ups that it took, in the last 400 days. */
+  sent: number;
+  /** Sign-ups that were confirmed, in the last 400 days. */
+  confirmed: number;
+  /** When the record was created. */
+  created_at: string;
+  /** When the record was last changed. */
+  updated_at: string;
+};
+
 /** The API key or the OAuth token of a request. */
 export type Identity = {
   object: "api_key" | "oauth_token";
@@ -1568,8 +1605,8 @@ export type TrackingConsent = {
   /** Whether the person lets their opens and clicks be counted. */
   status: "granted" | "denied";
   at: string;
-  /** `page`: behind the link in a mail. `member`: a member of the team noted it in the console. */
-  way: "api" | "import" | "page" | "member";
+  /** `page`: behind the link in a mail. `member`: a member of the team noted it in the console. `form`: at a sign-up. */
+  way: "api" | "import" | "page" | "member" | "form";
   /** The text that the person was shown. */
   words: string | null;
 };
@@ -2115,6 +2152,19 @@ export type ListListsQuery = {
   updated_since?: string | undefined;
 };
 
+export type ListFormsQuery = {
+  /** Records of a page at most. */
+  limit?: number | undefined;
+  /** `meta.next_cursor` of the page before, with all other parameters as they were. */
+  cursor?: string | undefined;
+  /** Newest first, or oldest first. */
+  order?: "asc" | "desc" | undefined;
+  /** The time that the records are sorted by. */
+  sort?: "updated_at" | "created_at" | undefined;
+  /** Only records that were changed at that time or later: `synced_through` of the previous run. */
+  updated_since?: string | undefined;
+};
+
 export type ListSubscribersQuery = {
   /** Records of a page at most. */
   limit?: number | undefined;
@@ -2628,6 +2678,56 @@ export class ListsResource {
       { method: "DELETE", path: "/lists/{listId}/subscribers/{subscriberId}", ids: { listId, subscriberId } },
       options,
     );
+  }
+}
+
+export class FormsResource {
+  readonly #transport: Transport;
+
+  constructor(transport: Transport) {
+    this.#transport = transport;
+  }
+
+  /**
+   * List the sign-up forms with their figures.
+   *
+   * Pages through the sign-up forms of the team. They are made in the app.
+   *
+   * **Scope:** `lists:read`.
+   *
+   * **Errors:** `cursor_invalid`, `filter_unsupported`, `sort_unsupported`, `expand_unsupported`, `insufficient_scope`, those of every operation.
+   */
+  list(query: ListFormsQuery = {}, options?: RequestOptions): Listing<Form> {
+    const readPage = (query: ListFormsQuery): Promise<Page<Form>> =>
+      this.#transport.request({ method: "GET", path: "/forms", query }, options);
+    return listingOf(readPage, query);
+  }
+
+  /** The records that changed since an instant, all of them without one. See `Changes`. */
+  changes(
+    since?: string,
+    query: Omit<ListFormsQuery, "updated_since" | "sort" | "cursor"> = {},
+    options?: RequestOptions,
+  ): Changes<Form> {
+    return new Changes((page) =>
+      this.list(
+        { ...page, ...query, sort: "updated_at", ...(since === undefined ? {} : { updated_since: since }) },
+        options,
+      ),
+    );
+  }
+
+  /**
+   * Retrieve a sign-up form with its figures.
+   *
+   * Answers one sign-up form: its texts, where it may be used, and how often it was.
+   *
+   * **Scope:** `lists:read`.
+   *
+   * **Errors:** `insufficient_scope`, `not_found`, those of every operation.
+   */
+  retrieve(formId: string, options?: RequestOptions): Promise<Answer<Form>> {
+    return this.#transport.request({ method: "GET", path: "/forms/{formId}", ids: { formId } }, options);
   }
 }
 
@@ -3983,6 +4083,7 @@ export class UsageResource {
 export class Resources {
   readonly me: MeResource;
   readonly lists: ListsResource;
+  readonly forms: FormsResource;
   readonly subscribers: SubscribersResource;
   readonly contacts: ContactsResource;
   readonly newsletters: NewslettersResource;
@@ -3997,6 +4098,7 @@ export class Resources {
   constructor(transport: Transport) {
     this.me = new MeResource(transport);
     this.lists = new ListsResource(transport);
+    this.forms = new FormsResource(transport);
     this.subscribers = new SubscribersResource(transport);
     this.contacts = new ContactsResource(transport);
     this.newsletters = new NewslettersResource(transport);

@@ -132,6 +132,8 @@ export const settings = z.object({
    * see `domain/tracking/networks.json`.
    */
   TRACKING_NETWORKS_FILE: z.string().refine(isAbsolute, "must be an absolute path").optional(),
+  /** File of domains whose addresses sign-up forms refuse, a domain a line, in place of `config/throwaway-domains.txt`. */
+  THROWAWAY_DOMAINS_FILE: z.string().refine(isAbsolute, "must be an absolute path").optional(),
   /** Requests of an API key or an OAuth client in a minute; a team's plan may allow fewer. */
   RATE_LIMIT_PER_MINUTE: integer(1, 1_000_000_000).default(600),
   /** Failed authentications of one address, or one IPv6 network of 64 bits, in a minute. */
@@ -301,7 +303,7 @@ export const settings = z.object({
   IMAGES_S3_SECRET_KEY: word.optional(),
   /** API keys that work, of a team in an environment. */
   MAX_API_KEYS: integer(1, 1_000_000).default(100),
-  /** Confirmation mails that a team may cause to one address in seven days, UTC. */
+  /** Confirmation mails that a team may cause to one address in seven days, UTC; and the sign-up forms of all teams. */
   CONFIRMATIONS_PER_ADDRESS: integer(1, 1_000_000).default(5),
   /** Confirmation mails that a team may cause in a day, UTC. */
   CONFIRMATIONS_PER_TEAM: integer(1, 100_000_000).default(5_000),

@@ -37,6 +37,7 @@ const TABLES: Partial<Record<IdKind, string>> = {
   template: "templates",
   segment: "segments",
   list: "lists",
+  form: "forms",
   account: "email_accounts",
   webhook: "webhook_endpoints",
   team: "teams",

@@ -30,6 +30,8 @@ export const ID_PREFIX = {
   signInLink: "link",
   import: "imp",
   image: "img",
+  form: "form",
+  formText: "ftxt",
 } as const;
 
 export type IdKind = keyof typeof ID_PREFIX;

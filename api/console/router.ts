@@ -4,6 +4,7 @@ import { appRouter } from "../router.ts";
 import { accountsRouter } from "./accounts/routes.ts";
 import { audienceRouter } from "./audience/routes.ts";
 import { contentRouter } from "./content/routes.ts";
+import { formsRouter } from "./forms/routes.ts";
 import { imagesRouter } from "./images/routes.ts";
 import { importsRouter } from "./imports/routes.ts";
 import { overviewRouter } from "./overview/routes.ts";
@@ -15,6 +16,7 @@ const app = router({
   content: contentRouter,
   templates: templatesRouter,
   audience: audienceRouter,
+  forms: formsRouter,
   images: imagesRouter,
   imports: importsRouter,
   sequences: sequencesRouter,

@@ -13,6 +13,9 @@ import * as fields from "../../domain/audience/contact-fields.ts";
 import * as rules from "../../domain/audience/rules.ts";
 import * as unsubscribes from "../../domain/audience/unsubscribes.ts";
 import { ERRORS } from "../../domain/errors.ts";
+import * as proofs from "../../domain/forms/proof.ts";
+import * as signups from "../../domain/forms/sign-up.ts";
+import * as unconfirmed from "../../domain/forms/unconfirmed.ts";
 import * as imports from "../../domain/import/import.ts";
 import { DATE_PARTS } from "../../domain/mail/liquid-date.ts";
 import { ALLOWED_FILTERS } from "../../domain/mail/liquid-engine.ts";
@@ -52,7 +55,7 @@ import * as webhooks from "../webhooks/schema.ts";
 const MODULES = {
   ...{ adapter, deadline, http, input, keyed, list, procedures, requests },
   ...{ address, analytics, campaigns, complaints, confirmations, contacts, fields, idempotency, imports, keys, lists },
-  ...{ plans, rules, suppressions, templates, tokens, unsubscribes },
+  ...{ plans, proofs, rules, signups, suppressions, templates, tokens, unconfirmed, unsubscribes },
   ...{ attempts, headers, health, replays, retention, rotation, tests, tracking, webhooks },
 };
 

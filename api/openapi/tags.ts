@@ -2,6 +2,7 @@
 export const TAGS = {
   Identity: "The API key that a request carries.",
   Lists: "Lists of subscribers. The opt-in setting of a list decides how a subscription starts.",
+  Forms: "Sign-up forms for websites, each of a list. They are made in the app and read here.",
   Subscribers: "People with an email address, and their subscriptions to lists.",
   Contacts:
     "People whom campaigns mail, with custom fields that the team declares in the app. One address may be a contact and a subscriber.",

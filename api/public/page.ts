@@ -22,6 +22,9 @@ const styleOf = (accent: string, font: Look["font"]): string => `
   form { display: flex; flex-direction: column; align-items: flex-start; gap: .75rem; }
   button { font: inherit; padding: .6rem 1.2rem; border: 1px solid ${EDGE}; border-radius: .3rem; color: inherit;
     background: none; max-width: 100%; overflow-wrap: anywhere; text-align: start; cursor: pointer; }
+  form p { margin: 0; max-width: 100%; }
+  input:not([type=checkbox]) { font: inherit; padding: .5rem; border: 1px solid ${EDGE}; border-radius: .3rem; color: inherit;
+    background: none; max-width: 100%; box-sizing: border-box; }
   .main { font-weight: 600; color: ${textOn(accent)}; background: ${accent}; border-color: ${edgeOn(BACKGROUND, accent)}; }
   button:focus-visible { outline: 3px solid currentColor; outline-offset: 2px; }
   .main:focus-visible { outline-color: ${EDGE}; }
@@ -45,6 +48,8 @@ export interface Page {
   /** Plain text, one paragraph each. */
   paragraphs: string[];
   buttons?: Button[];
+  /** A sign-up form as HTML of `api/public/forms.ts`, and the URL to which it may lead. */
+  form?: { html: string; thankYouUrl: string | null };
 }
 
 export interface Button {
@@ -60,11 +65,11 @@ export const noticePage = ({ title, reason }: Words["broken"]): Page => ({ title
 
 /**
  * Renders a page for recipients, in the look and language of a team. All values are text: markup in them is shown, never
- * interpreted. It may apply its one style, show the logo and post its form back, and nothing else; it is not stored or
- * indexed, and sends no referrer.
+ * interpreted. It may apply its one style, show the logo and post its form back, and a sign-up form may run its script;
+ * nothing else. It is not stored or indexed, and sends no referrer.
  */
 export function renderPage(
-  { title, paragraphs, buttons = [] }: Page,
+  { title, paragraphs, buttons = [], form: signUp }: Page,
   look?: Look,
 ): { html: string; headers: Record<string, string> } {
   const { accentColor, font } = look ?? PLAIN;
@@ -74,7 +79,9 @@ export function renderPage(
     "default-src 'none'",
     `style-src 'sha256-${createHash("sha256").update(style).digest("base64")}'`,
     ...(logoOrigin ? [`img-src ${logoOrigin}`] : []),
-    "form-action 'self'",
+    ...(signUp ? ["script-src 'self'", "connect-src 'self'"] : []),
+    // A browser checks where the answer to a form leads, too.
+    `form-action ${["'self'", URL.parse(signUp?.thankYouUrl ?? "")?.origin].filter(Boolean).join(" ")}`,
     "base-uri 'none'",
     "frame-ancestors 'none'",
   ];
@@ -93,6 +100,8 @@ export function renderPage(
     return `<button${value}${isMain ? ' class="main"' : ""}>${escapeHtml(label)}</button>`;
   });
   const form = shown.length === 0 ? "" : `<form method="post">${shown.join("\n")}</form>`;
+  const own = signUp?.html.replace("<button>", '<button class="main">');
+  const script = own ? `${own}\n<script src="/f/form.js"></script>` : "";
   const html = `<!doctype html>
 <html lang="${look?.language ?? "en"}">
 <meta charset="utf-8">
@@ -103,7 +112,7 @@ export function renderPage(
 <main>
 <h1>${escapeHtml(title)}</h1>
 ${text}
-${form}
+${form}${script}
 </main>
 `;
   return { html, headers };

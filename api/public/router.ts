@@ -27,6 +27,7 @@ import { beforeDeadline } from "../rest/deadline.ts";
 import { toApiError } from "../rest/failures.ts";
 import { localsOf } from "../rest/http.ts";
 import { Turns } from "../rest/turns.ts";
+import { addForms } from "./forms.ts";
 import { type Button, noticePage, type Page } from "./page.ts";
 import { readForm, refuse, show, statementsBy, wordsFor } from "./shared.ts";
 
@@ -145,7 +146,8 @@ const spentPage = ({ confirm }: Words): Page => ({ title: confirm.spent, paragra
  * Serves the pages behind the links in mails. Opening a page changes nothing, because scanners and previews open links
  * too; the POST of its button does. No page tracks its reader, and no URL or page shows an address.
  */
-export function publicRouter({ orm, vault, images }: Pick<Deps, "orm" | "vault" | "images">): Router {
+export function publicRouter(deps: Pick<Deps, "orm" | "vault" | "images" | "isThrowaway">): Router {
+  const { orm, vault, images } = deps;
   const router = Router({ caseSensitive: true });
   const { claimForTeam, patiently } = statementsBy(orm);
   /** @returns the mail of a signed link, undefined for another; the request is its team's then */
@@ -215,7 +217,7 @@ export function publicRouter({ orm, vault, images }: Pick<Deps, "orm" | "vault" 
     if (confirmation.isConfirmed) return show(res, confirmedPage(words, confirmation, already));
     show(res, {
       title: title(confirmation.listName),
-      paragraphs: [question(confirmation.teamName)],
+      paragraphs: [question(confirmation.teamName), ...confirmation.agreed],
       buttons: [{ label: words.confirmation.button, isMain: true }],
     });
   });
@@ -257,6 +259,8 @@ export function publicRouter({ orm, vault, images }: Pick<Deps, "orm" | "vault" 
     }
   });
 
+  addForms(router, deps);
+
   const answerRefusal: ErrorRequestHandler = async (error, _req, res, next) => {
     if (toApiError(error).code === "service_unavailable") {
       res.set("Retry-After", String(UNAVAILABLE_RETRY_SECONDS));
@@ -267,6 +271,6 @@ export function publicRouter({ orm, vault, images }: Pick<Deps, "orm" | "vault" 
     if (status >= 500) return next(error);
     return refuse(res, status);
   };
-  router.use(["/u", "/t", "/c", "/i"], answerRefusal);
+  router.use(["/u", "/t", "/c", "/i", "/f"], answerRefusal);
   return router;
 }

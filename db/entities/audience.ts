@@ -77,6 +77,10 @@ export const SubscriptionSchema = defineEntity({
     confirmationDueAt: instant().nullable(),
     confirmationSentAt: instant().nullable(),
     confirmationWithheld: code().$type<WithheldReason>().nullable(),
+    /** The last sign-up at a form since then: the texts that the person was shown, its time, and their answer about tracking. */
+    formTextId: code().nullable(),
+    formAt: instant().nullable(),
+    formTracking: p.boolean().nullable(),
     ...timestamps,
   },
 });
@@ -104,7 +108,7 @@ export const ContactSlotCountSchema = defineEntity({
 /** Confirmation mails of the last days, which count towards the limits: one per list, mailbox and day. */
 export const ConfirmationMailSchema = defineEntity({
   name: "confirmation_mails",
-  indexes: [{ properties: ["day", "teamId", "environment"] }],
+  indexes: [{ properties: ["day", "teamId", "environment"] }, { properties: ["mailbox"] }],
   properties: {
     ...tenantKey,
     /** The address without the `+tag` of its local part, which commonly leads to the same mailbox. */
@@ -112,6 +116,8 @@ export const ConfirmationMailSchema = defineEntity({
     listId: code().primary(),
     day: expiring("9 days", p.date()).primary(),
     email: text("person"),
+    /** It counts for the mailbox in all teams. */
+    byForm: p.boolean().default(false),
     /** The first time. */
     triedAt: instant().defaultRaw("now()"),
     /** Null while the mail is tried. */
@@ -176,8 +182,8 @@ export const UnsubscribeSchema = defineEntity({
 export const CONSENT_STATUSES = ["GRANTED", "DENIED"] as const;
 export type ConsentStatus = (typeof CONSENT_STATUSES)[number];
 
-/** PAGE: by the page behind the link in a mail. MEMBER: a member of the team wrote it down in the console. */
-export const CONSENT_WAYS = ["API", "IMPORT", "PAGE", "MEMBER"] as const;
+/** PAGE: by the page behind the link in a mail. MEMBER: a member of the team wrote it down in the console. FORM: at a sign-up. */
+export const CONSENT_WAYS = ["API", "IMPORT", "PAGE", "MEMBER", "FORM"] as const;
 export type ConsentWay = (typeof CONSENT_WAYS)[number];
 
 /** The last answer of the person at an address: whether their opens and clicks may be counted. */

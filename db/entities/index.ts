@@ -3,6 +3,7 @@ export * from "./analytics.ts";
 export * from "./audience.ts";
 export * from "./contact.ts";
 export * from "./engagement.ts";
+export * from "./form.ts";
 export * from "./idempotency.ts";
 export * from "./image.ts";
 export * from "./import.ts";

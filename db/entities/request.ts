@@ -5,7 +5,7 @@ import { code, expiring, instant } from "./shared.ts";
 export const RequestCountSchema = defineEntity({
   name: "request_counts",
   properties: {
-    startsAt: expiring("2 minutes", instant()).primary(),
+    startsAt: expiring("2 hours", instant()).primary(),
     callerId: code().primary(),
     count: p.integer(),
   },

@@ -18,8 +18,9 @@ create table "contact_slot_counts" ("team_id" text not null, "environment" text 
 create table "campaigns" ("id" text not null, "team_id" text not null, "environment" text not null, "name" text not null, "subject" text null, "from_name" text null, "body" text null, "blocks" jsonb null, "preheader" text null, "status" text not null default 'DRAFT', "send_days" smallint[] not null default '{}', "tracking" boolean null, "status_reason" text null, "send_id" text null, "send_at" timestamptz(3) null, "send_zone" text null, "started_at" timestamptz(3) null, "completed_at" timestamptz(3) null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), "updated_by" text null, "segment_id" text null, "account_ids" text[] not null default '{}', "is_drip" boolean not null default false, primary key ("id"));
 create index "campaigns_team_id_environment_updated_at_id_index" on "campaigns" ("team_id", "environment", "updated_at", "id");
 create index "campaigns_team_id_environment_created_at_id_index" on "campaigns" ("team_id", "environment", "created_at", "id");
-create table "confirmation_mails" ("team_id" text not null, "environment" text not null, "mailbox" text not null, "list_id" text not null, "day" date not null, "email" text not null, "tried_at" timestamptz(3) not null default now(), "settled_at" timestamptz(3) null, primary key ("team_id", "environment", "mailbox", "list_id", "day"));
+create table "confirmation_mails" ("team_id" text not null, "environment" text not null, "mailbox" text not null, "list_id" text not null, "day" date not null, "email" text not null, "by_form" boolean not null default false, "tried_at" timestamptz(3) not null default now(), "settled_at" timestamptz(3) null, primary key ("team_id", "environment", "mailbox", "list_id", "day"));
 create index "confirmation_mails_day_team_id_environment_index" on "confirmation_mails" ("day", "team_id", "environment");
+create index "confirmation_mails_mailbox_index" on "confirmation_mails" ("mailbox");
 create table "contacts" ("id" text not null, "team_id" text not null, "environment" text not null, "email" text not null, "email_spelling" text null, "first_name" text null, "last_name" text null, "fields" jsonb not null default '{}', "email_status" text not null default 'ACTIVE', "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));
 create index "contacts_email_status_updated_at" on "contacts" ("team_id", "environment", "email_status", "updated_at", "id");
 create index "contacts_email_status_created_at" on "contacts" ("team_id", "environment", "email_status", "created_at", "id");
@@ -50,6 +51,12 @@ create index "engagements_team_id_environment_kind_last_at_index" on "engagement
 create table "erased_addresses" ("team_id" text not null, "environment" text not null, "address_hash" text not null, "placeholder" text null, "erased_at" timestamptz(3) not null default now(), primary key ("team_id", "environment", "address_hash"));
 create table "idempotency_records" ("team_id" text not null, "environment" text not null, "key_hash" text not null, "fingerprint" text null, "attempt" int not null, "locked_at" timestamptz(3) not null, "request_id" text null, "status" int null, "payload" text null, "payload_kind" text null, "expires_at" timestamptz(3) not null, primary key ("team_id", "environment", "key_hash"));
 create index "idempotency_records_expires_at_index" on "idempotency_records" ("expires_at");
+create table "form_days" ("team_id" text not null, "environment" text not null, "form_id" text not null, "day" date not null, "shown" int not null default 0, "sent" int not null default 0, "confirmed" int not null default 0, primary key ("team_id", "environment", "form_id", "day"));
+create table "form_texts" ("id" text not null, "team_id" text not null, "environment" text not null, "form_id" text not null, "consent" text not null, "tracking" text null, "created_at" timestamptz(3) not null default now(), primary key ("id"));
+create index "form_texts_form_id_index" on "form_texts" ("form_id");
+create table "forms" ("id" text not null, "team_id" text not null, "environment" text not null, "list_id" text not null, "reference" text not null, "name" text not null, "fields" text[] not null, "text_id" text not null, "thank_you_url" text null, "sites" text[] not null, "is_open" boolean not null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), "updated_by" text null, primary key ("id"));
+create index "forms_team_id_environment_updated_at_id_index" on "forms" ("team_id", "environment", "updated_at", "id");
+create index "forms_team_id_environment_created_at_id_index" on "forms" ("team_id", "environment", "created_at", "id");
 create table "images" ("id" text not null, "team_id" text not null, "environment" text not null, "sha256" text not null, "file" text not null, "name" text not null, "bytes" int not null, "width" int not null, "height" int not null, "created_at" timestamptz(3) not null default now(), primary key ("id"));
 create index "images_team_id_environment_id_index" on "images" ("team_id", "environment", "id");
 alter table "images" add constraint "images_team_id_environment_sha256_unique" unique ("team_id", "environment", "sha256");
@@ -109,7 +116,7 @@ create table "subscribers" ("id" text not null, "team_id" text not null, "enviro
 create index "subscribers_team_id_environment_updated_at_id_index" on "subscribers" ("team_id", "environment", "updated_at", "id");
 create index "subscribers_team_id_environment_created_at_id_index" on "subscribers" ("team_id", "environment", "created_at", "id");
 alter table "subscribers" add constraint "subscribers_team_id_environment_email_unique" unique ("team_id", "environment", "email");
-create table "subscriptions" ("list_id" text not null, "subscriber_id" text not null, "team_id" text not null, "environment" text not null, "status" text not null, "address_version" bigserial, "confirmed_at" timestamptz(3) null, "unsubscribed_at" timestamptz(3) null, "signed_up_again_at" timestamptz(3) null, "confirmation_due_at" timestamptz(3) null, "confirmation_sent_at" timestamptz(3) null, "confirmation_withheld" text null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("list_id", "subscriber_id"));
+create table "subscriptions" ("list_id" text not null, "subscriber_id" text not null, "team_id" text not null, "environment" text not null, "status" text not null, "address_version" bigserial, "confirmed_at" timestamptz(3) null, "unsubscribed_at" timestamptz(3) null, "signed_up_again_at" timestamptz(3) null, "confirmation_due_at" timestamptz(3) null, "confirmation_sent_at" timestamptz(3) null, "confirmation_withheld" text null, "form_text_id" text null, "form_at" timestamptz(3) null, "form_tracking" boolean null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("list_id", "subscriber_id"));
 create index "subscriptions_subscriber_id_index" on "subscriptions" ("subscriber_id");
 create index "subscriptions_list_id_status_updated_at_subscriber_id_index" on "subscriptions" ("list_id", "status", "updated_at", "subscriber_id");
 create index "subscriptions_list_id_status_created_at_subscriber_id_index" on "subscriptions" ("list_id", "status", "created_at", "subscriber_id");
@@ -165,6 +172,7 @@ create trigger "teams_touch" before update on "teams" for each row execute funct
 create trigger "members_touch" before update on "members" for each row execute function touch_updated_at();
 create trigger "api_keys_touch" before update on "api_keys" for each row execute function touch_updated_at();
 create trigger "lists_touch" before update on "lists" for each row execute function touch_edited();
+create trigger "forms_touch" before update on "forms" for each row execute function touch_edited();
 create trigger "subscribers_touch" before update on "subscribers" for each row execute function touch_updated_at();
 create trigger "subscriptions_touch" before update on "subscriptions" for each row when (old.address_version = new.address_version) execute function touch_updated_at();
 create trigger "contacts_touch" before update on "contacts" for each row execute function touch_updated_at();
@@ -193,6 +201,10 @@ alter table "members" add constraint "members_team_id_fk" foreign key ("team_id"
 alter table "api_keys" add constraint "api_keys_team_id_fk" foreign key ("team_id") references "teams" ("id") on delete cascade;
 alter table "api_keys" add constraint "api_keys_member_id_fk" foreign key ("member_id") references "members" ("id") on delete cascade;
 alter table "lists" add constraint "lists_team_id_fk" foreign key ("team_id") references "teams" ("id") on delete cascade;
+alter table "forms" add constraint "forms_list_id_fk" foreign key ("list_id") references "lists" ("id") on delete cascade;
+alter table "form_days" add constraint "form_days_form_id_fk" foreign key ("form_id") references "forms" ("id") on delete cascade;
+-- The texts stay when a form is deleted with its list.
+alter table "form_texts" add constraint "form_texts_team_id_fk" foreign key ("team_id") references "teams" ("id") on delete cascade;
 alter table "subscribers" add constraint "subscribers_team_id_fk" foreign key ("team_id") references "teams" ("id") on delete cascade;
 alter table "contacts" add constraint "contacts_team_id_fk" foreign key ("team_id") references "teams" ("id") on delete cascade;
 alter table "contact_fields" add constraint "contact_fields_team_id_fk" foreign key ("team_id") references "teams" ("id") on delete cascade;
@@ -472,7 +484,7 @@ create trigger "email_accounts_check" after insert on "email_accounts"
 -- Room in each page for the updates a mail costs, so that they stay heap-only.
 alter table "send_recipients" set (fillfactor = 50);
 alter table "contact_slot_counts" set (fillfactor = 50);
--- A request's count is not worth a flush of the log: a crash empties the table, and its windows are a minute long.
+-- A request's count is not worth a flush of the log: a crash empties the table, and its windows are an hour long at most.
 alter table "request_counts" set unlogged;
 alter table "request_counts" set (fillfactor = 50);
 -- Each settling of clicks changes the sums of their links.
@@ -525,6 +537,10 @@ create index "sequence_enrolments_due" on "sequence_enrolments" ("campaign_id", 
   where "state" = 'ACTIVE' and "send_id" is null;
 create index "sequence_enrolments_held" on "sequence_enrolments" ("send_id", "seq") where "send_id" is not null;
 create index "subscriptions_confirmation_due" on "subscriptions" ("confirmation_due_at") where "confirmation_due_at" is not null;
+-- Sign-ups at a form that wait for their confirmation.
+create index "subscriptions_form_at" on "subscriptions" ("form_at") where "status" = 'PENDING' and "form_at" is not null;
+-- Each view of a form raises its count of the day.
+alter table "form_days" set (fillfactor = 50);
 -- How often mail to an address bounced of late.
 create index "mail_reports_soft_bounces" on "mail_reports" ("team_id", "environment", "email", "created_at")
   where "email" is not null;

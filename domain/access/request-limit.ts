@@ -25,11 +25,13 @@ const WINDOW_START = sql`date_bin(${WINDOW}, statement_timestamp(), 'epoch')`;
 const RESET_MS = sql`ceil(extract(epoch from ${WINDOW_START} + ${WINDOW} - statement_timestamp()) * 1000)::int`;
 
 /** SQL that adds to a caller's count in the window that is open, and returns it; no row when it has reached the limit. */
-const counting = (
+export const counting = (
   caller: RawBuilder<unknown>,
   { requests, limit, from = sql`` }: Record<"requests" | "limit", RawBuilder<unknown>> & { from?: RawBuilder<unknown> },
+  /** Of another window, at most two hours ago. */
+  start = WINDOW_START,
 ) => sql`
-  insert into request_counts as counts (starts_at, caller_id, count) select ${WINDOW_START}, ${caller}, ${requests} ${from}
+  insert into request_counts as counts (starts_at, caller_id, count) select ${start}, ${caller}, ${requests} ${from}
   on conflict (starts_at, caller_id) do update set count = counts.count + ${requests} where counts.count < ${limit}
   returning count`;
 

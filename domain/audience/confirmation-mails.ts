@@ -4,7 +4,13 @@ import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.
 import type { ConfirmationMailRef, SubscriptionRef } from "../mail/links.ts";
 import { claimedUntil, isRecent } from "../mail/system-mail.ts";
 import { LOOK, type Look } from "../teams/brand.ts";
-import { ADDRESS_WINDOW_DAYS, applyLimits, type ConfirmationLimits, type CountedMail } from "./confirmation-limits.ts";
+import {
+  ADDRESS_WINDOW_DAYS,
+  applyLimits,
+  type ConfirmationLimits,
+  type CountedMail,
+  isDropped,
+} from "./confirmation-limits.ts";
 import { isUnsubscribe } from "./suppressions.ts";
 
 /** How long the first claim holds; after that the process that made it is presumed dead. */
@@ -20,10 +26,14 @@ export interface DueConfirmation extends SubscriptionRef, Required<ConfirmationM
   claimedUntil: string;
   /** It was first tried more than a day ago. */
   isLate: boolean;
+  isByForm: boolean;
 }
 
 /** SQL: stands for the sign-up after an opt-out of a row `s`, in the link of its confirmation; null for none. */
 export const signUpMark = sql<string | null>`(extract(epoch from s.signed_up_again_at) * 1000)::bigint::text`;
+
+/** SQL: the sign-up of a row `s` that waits for its confirmation was made at a form. */
+export const isOfForm = sql<boolean>`coalesce(s.form_at >= coalesce(s.signed_up_again_at, s.created_at), false)`;
 
 /** A mail that is withheld until the next UTC day. */
 export interface Withheld {
@@ -33,7 +43,7 @@ export interface Withheld {
 
 /**
  * Claims due confirmation mails of all teams, oldest first, for ten minutes, and later for up to an hour: commit before
- * sending. One that is not settled by then is due again; one that is withheld by a limit is due on the next UTC day.
+ * sending. One that is not settled by then is due again; one that is withheld by a limit is due on the next UTC day, unless it `isDropped`.
  */
 export async function claimConfirmations(
   em: EntityManager,
@@ -66,6 +76,7 @@ async function readDueConfirmations(em: EntityManager, batch: number): Promise<C
   const { rows } = await sql<CountedDue>`
     with due as materialized (
       select s.team_id, s.environment, s.list_id, s.subscriber_id, s.confirmation_due_at, p.email,
+        ${isOfForm} as by_form,
         ${signUpMark} as sign_up, regexp_replace(p.email, '[+][^@]*@', '@') as mailbox, l.name as list_name,
         exists (select 1 from suppressions x
           where x.team_id = s.team_id and x.environment = s.environment and x.email = p.email
@@ -88,7 +99,9 @@ async function readDueConfirmations(em: EntityManager, batch: number): Promise<C
       ${claimedUntil(sql`coalesce(m.tried_at, clock_timestamp())`, CLAIM_MINUTES)}::text as "claimedUntil",
       not coalesce(${isRecent(sql`m.tried_at`)}, true) as "isLate", m.tried_at is not null as "isRetry",
       d.sign_up as "signUp", d.mailbox, d.suppressed as "isSuppressed", d.list_name as "listName",
-      ${LOOK}, ${TODAY}::text as day, m.for_list as "sentForList", m.to_mailbox as "sentToMailbox", b.sent as "sentByTeam"
+      ${LOOK}, ${TODAY}::text as day, m.for_list as "sentForList", m.to_mailbox as "sentToMailbox", b.sent as "sentByTeam",
+      d.by_form as "isByForm", case when d.by_form then (select count(*)::int from confirmation_mails f
+        where f.mailbox = d.mailbox and f.by_form and f.day > ${TODAY} - ${ADDRESS_WINDOW_DAYS}::int) else 0 end as "sentByForms"
     from due d
     join teams t on t.id = d.team_id
     join by_team b on b.team_id = d.team_id and b.environment = d.environment
@@ -114,13 +127,13 @@ async function postpone(
   await sql`
     update subscriptions s
     set confirmation_due_at = case when d.reason is null then d.claimed_until
-        else (${TODAY} + 1)::timestamp at time zone 'UTC' end,
+        when not d.is_dropped then (${TODAY} + 1)::timestamp at time zone 'UTC' end,
       confirmation_withheld = coalesce(d.reason,
         case when d.is_retry and s.confirmation_withheld = 'relay_failure' then s.confirmation_withheld end)
     from unnest(${due.map(({ listId }) => listId)}::text[], ${due.map(({ subscriberId }) => subscriberId)}::text[],
       ${due.map(({ claimedUntil }) => claimedUntil)}::timestamptz[], ${reasons}::text[],
-      ${due.map(({ isRetry }) => isRetry)}::boolean[])
-      as d (list_id, subscriber_id, claimed_until, reason, is_retry)
+      ${due.map(({ isRetry }) => isRetry)}::boolean[], ${due.map((mail, i) => isDropped(mail, reasons[i] ?? null))}::boolean[])
+      as d (list_id, subscriber_id, claimed_until, reason, is_retry, is_dropped)
     where s.list_id = d.list_id and s.subscriber_id = d.subscriber_id`.execute(kysely(em));
 }
 
@@ -129,13 +142,14 @@ async function addToCounts(em: EntityManager, claimed: readonly DueConfirmation[
   await kysely(em)
     .insertInto("confirmation_mails")
     .values(
-      claimed.map(({ teamId, environment, mailbox, listId, day, email }) => ({
+      claimed.map(({ teamId, environment, mailbox, listId, day, email, isByForm }) => ({
         team_id: teamId,
         environment,
         mailbox,
         list_id: listId,
         day,
         email,
+        by_form: isByForm,
       })),
     )
     .onConflict((conflict) => conflict.doNothing())

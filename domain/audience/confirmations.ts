@@ -1,14 +1,16 @@
 import { sql } from "kysely";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
+import { countForm } from "../forms/forms.ts";
 import type { ConfirmationMailRef, ConfirmationToken } from "../mail/links.ts";
 import type { Vault } from "../secrets/crypto.ts";
 import { enrolConfirmed } from "../sequences/enrolments.ts";
 import { type LinkTeam, LOOK } from "../teams/brand.ts";
 import { emit } from "../webhooks/emit.ts";
-import { signUpMark } from "./confirmation-mails.ts";
+import { isOfForm, signUpMark } from "./confirmation-mails.ts";
 import { CONFIRMED } from "./initial-status.ts";
 import { optOut, subscriptionRows } from "./opt-outs.ts";
 import { liftUnsubscribed } from "./suppressions.ts";
+import { setConsents } from "./tracking-consents.ts";
 
 export interface Confirmation {
   listName: string;
@@ -16,6 +18,8 @@ export interface Confirmation {
   /** The address is on the do-not-mail list: no mail comes yet. */
   isSuppressed: boolean;
   isConfirmed: boolean;
+  /** The words to which the person agrees by confirming: those of the form at which they signed up. */
+  agreed: string[];
 }
 
 /**
@@ -40,6 +44,10 @@ export async function teamOfConfirmation(
 
 interface FoundSubscription extends Required<ConfirmationMailRef> {
   tenant: Tenant;
+  /** Of the form at which the person signed up, with their answer about tracking; all null for another sign-up. */
+  formId: string | null;
+  tracking: boolean | null;
+  words: string | null;
   confirmation: Confirmation;
 }
 
@@ -48,22 +56,32 @@ async function findSubscription(
   token: ConfirmationToken,
   { lock = false }: { lock?: boolean } = {},
 ): Promise<FoundSubscription | undefined> {
-  const { rows } = await sql<Confirmation & Tenant & Omit<FoundSubscription, "tenant" | "confirmation">>`
+  const { rows } = await sql<
+    Omit<Confirmation, "agreed"> &
+      Tenant &
+      Omit<FoundSubscription, "tenant" | "confirmation"> & { consent: string | null }
+  >`
     select s.team_id as "teamId", s.environment, p.email, ${signUpMark} as "signUp",
       s.status = 'CONFIRMED' and coalesce(s.confirmed_at >= s.signed_up_again_at, true) as "isConfirmed",
       l.name as "listName", t.name as "teamName", exists (select from suppressions x
-        where x.team_id = s.team_id and x.environment = s.environment and x.email = p.email) as "isSuppressed"
+        where x.team_id = s.team_id and x.environment = s.environment and x.email = p.email) as "isSuppressed",
+      f.form_id as "formId", f.consent, f.tracking as words, case when f.tracking is not null then s.form_tracking end as tracking
     from subscriptions s
     join subscribers p on p.id = s.subscriber_id
     join lists l on l.id = s.list_id
     join teams t on t.id = s.team_id
+    left join form_texts f on f.id = s.form_text_id and ${isOfForm}
     where s.list_id = ${token.listId} and s.subscriber_id = ${token.subscriberId}
       and (s.status <> 'UNSUBSCRIBED' or s.signed_up_again_at is not null)
     ${lock ? sql`for update of s for share of p, l` : sql``}`.execute(kysely(em));
   const [row] = rows;
   if (!row || !token.verify(row)) return undefined;
-  const { teamId, environment, email, signUp, ...confirmation } = row;
-  return { tenant: { teamId, environment }, confirmation, email, signUp };
+  const { teamId, environment, email, signUp, formId, consent, tracking, words, ...confirmation } = row;
+  const agreed = [consent, tracking ? words : null].filter((text) => text !== null);
+  return {
+    ...{ tenant: { teamId, environment }, email, signUp, formId, tracking, words },
+    confirmation: { ...confirmation, agreed },
+  };
 }
 
 /**
@@ -81,7 +99,7 @@ export async function confirmSubscription(
   // Locked, so that the address does not change before the confirmation is written.
   const found = await findSubscription(em, token, { lock: true });
   if (!found || found.confirmation.isConfirmed) return found?.confirmation;
-  const { tenant, email, signUp } = found;
+  const { tenant, email, signUp, formId, tracking, words } = found;
   const confirmation = { ...found.confirmation, isConfirmed: true };
   await kysely(em)
     .updateTable("subscriptions")
@@ -94,6 +112,11 @@ export async function confirmSubscription(
   const row = sql`${isOfSubscriber} and s.list_id = ${token.listId}`;
   await emit(em, tenant, "subscription.confirmed", subscriptionRows(tenant, row));
   await enrolConfirmed(em, vault, tenant, token.listId, [token.subscriberId]);
+  if (formId !== null) await countForm(em, formId, "confirmed");
+  if (tracking !== null) {
+    const answer = { email, status: tracking ? "GRANTED" : "DENIED", words } as const;
+    await setConsents(em, vault, tenant, [answer], "FORM");
+  }
   // Campaigns would mail a contact with the address.
   const isNoContact = sql`s.email = ${email}
     and not exists (select from contacts c where ${ofTenant(tenant, "c")} and c.email = s.email)`;

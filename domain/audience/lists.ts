@@ -109,9 +109,18 @@ export interface MembershipOutcome {
   asked: string[];
 }
 
+/** A sign-up at a form. */
+export interface FormSignUp {
+  /** The texts that the person was shown. */
+  textId: string;
+  /** Their answer about tracking, which counts from the confirmation on; null where they were not asked. */
+  tracking: boolean | null;
+}
+
 /**
  * Puts subscribers on a list; an existing subscription keeps its status. A person who is PENDING is asked for a confirmation
  * again, and on a list with double opt-in one who opted out of it, or of all mail of the team.
+ * @param byForm every list asks for a confirmation then
  * @throws {ApiError} `not_found` for the list, or, naming `subscriber_ids[i]`, for a subscriber; then none is added
  */
 export async function addSubscribers(
@@ -120,13 +129,15 @@ export async function addSubscribers(
   tenant: Tenant,
   listId: string,
   subscriberIds: readonly string[],
+  byForm?: FormSignUp,
 ): Promise<MembershipOutcome> {
   const list = await lockListForInserts(em, listId);
   // In one order, so that two overlapping calls do not deadlock.
   const ids = [...new Set(subscriberIds)].sort();
   await restoreOptOuts(em, vault, tenant, await lockSubscribers(em, tenant, subscriberIds, ids));
 
-  const status = initialStatus(list.optin, tenant.environment);
+  const optin = byForm ? "DOUBLE" : list.optin;
+  const status = initialStatus(optin, tenant.environment);
   const inserted = await kysely(em)
     .insertInto("subscriptions")
     .values(
@@ -145,8 +156,9 @@ export async function addSubscribers(
   const isAdded = sql`s.list_id = ${listId} and s.subscriber_id = any(${[...added]})`;
   if (added.size > 0) await emit(em, tenant, "subscription.created", subscriptionRows(tenant, isAdded));
   if (status.status === "CONFIRMED" && added.size > 0) await enrolConfirmed(em, vault, tenant, listId, [...added]);
-  const asked = list.optin === "DOUBLE" ? await askOptedOut(em, tenant, listId, ids) : [];
+  const asked = optin === "DOUBLE" ? await askOptedOut(em, tenant, listId, ids) : [];
   asked.push(...(await askPending(em, tenant, listId, ids)));
+  if (byForm) await noteForm(em, tenant, listId, ids, byForm);
   const others = ids.filter((id) => !added.has(id));
   const statuses = others.length === 0 ? [] : await readStatuses(em, tenant, listId, others);
   const optedOut = new Set(statuses.filter((row) => row.status === "UNSUBSCRIBED").map((row) => row.subscriber_id));
@@ -175,6 +187,21 @@ export async function askOptedOut(em: EntityManager, tenant: Tenant, listId: str
         where p.id = s.subscriber_id and ${ofTenant(tenant, "p")} and ${isUnsubscribe("x")}))
     returning s.subscriber_id as id`.execute(kysely(em));
   return rows.map(({ id }) => id);
+}
+
+/** Of a subscription that waits for its confirmation. A repeated sign-up with the same texts leaves the time of the first. */
+async function noteForm(
+  em: EntityManager,
+  tenant: Tenant,
+  listId: string,
+  ids: string[],
+  { textId, tracking }: FormSignUp,
+): Promise<void> {
+  await sql`
+    update subscriptions s set form_text_id = ${textId}, form_tracking = ${tracking}::boolean,
+      form_at = case when s.status = 'PENDING' and s.form_text_id = ${textId} then s.form_at else now() end
+    where ${ofTenant(tenant, "s")} and s.list_id = ${listId} and s.subscriber_id = any(${ids})
+      and (s.status = 'PENDING' or s.signed_up_again_at > coalesce(s.confirmed_at, '-infinity'))`.execute(kysely(em));
 }
 
 /** Makes a confirmation mail due for the PENDING who wait for none: theirs may be lost. @returns their ids */

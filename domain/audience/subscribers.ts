@@ -35,7 +35,7 @@ const subscriberRow = (id: string) => ({
   from: sql`subscribers s where s.id = ${id}`,
 });
 
-const lockSubscriber = async (em: EntityManager, id: string): Promise<Subscriber> =>
+export const lockSubscriber = async (em: EntityManager, id: string): Promise<Subscriber> =>
   orNotFound(await em.findOne(Subscriber, { id }, { lockMode: LockMode.PESSIMISTIC_WRITE }));
 
 /**
@@ -73,12 +73,15 @@ export async function updateSubscriber(
   return { record: await em.refreshOrFail(subscriber), isChanged, slots };
 }
 
+/** It was the owner of the other address who signed up. */
+const NO_FORM = { form_text_id: null, form_at: null, form_tracking: null };
+
 async function askForConfirmationAgain(em: EntityManager, tenant: Tenant, subscriberId: string): Promise<void> {
   await endSignUps(em, tenant, sql`s.subscriber_id = ${subscriberId}`);
   await kysely(em)
     .updateTable("subscriptions")
     .from("lists")
-    .set({ ...pending(tenant.environment), confirmation_sent_at: null })
+    .set({ ...pending(tenant.environment), confirmation_sent_at: null, ...NO_FORM })
     .where(ofTenant(tenant, "subscriptions"))
     .whereRef("lists.id", "=", "subscriptions.list_id")
     .where("lists.optin", "=", "DOUBLE")
@@ -99,11 +102,16 @@ export async function deleteSubscriber(
 ): Promise<number> {
   const subscriber = await lockSubscriber(em, subscriberId);
   const subscriptions = await keepOptOutsOf(em, vault, tenant, subscriber);
-  const isMember = sql`s.subscriber_id = ${subscriberId} and s.status <> 'UNSUBSCRIBED'`;
+  await deleteMember(em, tenant, subscriber);
+  return subscriptions;
+}
+
+/** Deletes a locked subscriber with their subscriptions, also those that are opt-outs. */
+export async function deleteMember(em: EntityManager, tenant: Tenant, subscriber: Subscriber): Promise<void> {
+  const isMember = sql`s.subscriber_id = ${subscriber.id} and s.status <> 'UNSUBSCRIBED'`;
   await emit(em, tenant, "subscription.removed", subscriptionRows(tenant, isMember));
-  await emit(em, tenant, "subscriber.deleted", subscriberRow(subscriberId));
+  await emit(em, tenant, "subscriber.deleted", subscriberRow(subscriber.id));
   // The foreign key deletes the subscriptions.
   await em.remove(subscriber).flush();
   await freeSlot(em, tenant, subscriber.email);
-  return subscriptions;
 }

@@ -38,7 +38,7 @@ export async function setConsents(
   if (given.length === 0) return new Set();
   const people = new Map(given.map((answer) => [storedAddress(answer.email).email, answer]));
   const [emails, answers] = [[...people.keys()], [...people.values()]];
-  const isOwnAct = way === "PAGE" || way === "MEMBER";
+  const isOwnAct = way === "PAGE" || way === "MEMBER" || way === "FORM";
   const lifting = emails.filter((email) => isOwnAct || people.get(email)?.at !== undefined);
   // A file may be of any age, and be imported again.
   const mayReplace =

@@ -74,8 +74,11 @@ async function sourceOf(em: EntityManager, tenant: Tenant, exported: Exported): 
     columns: {
       ...{ email: spelled("p"), ...names, ...consent },
       ...{ status: sql`s.status`, unsubscribed_at: day("s.unsubscribed_at") },
+      // The proof of a sign-up at a form.
+      form_sign_up_at: day("s.form_at"),
+      form_words: sql`select f.consent from form_texts f where ${ofTenant(tenant, "f")} and f.id = s.form_text_id`,
     },
-    asIs: ["tracking_consent", "tracking_answer_at", "status", "unsubscribed_at"],
+    asIs: ["tracking_consent", "tracking_answer_at", "status", "unsubscribed_at", "form_sign_up_at"],
     from: sql`subscriptions s join subscribers p on p.id = s.subscriber_id and ${ofTenant(tenant, "p")}
       where ${ofTenant(tenant, "s")} and s.list_id = ${id}`,
     id: sql`s.subscriber_id`,

@@ -29,6 +29,21 @@ export const de: Words = {
     spentReason:
       "Er gehört zu einer früheren Anmeldung. Wenn Sie diese E-Mails erhalten möchten, melden Sie sich bitte erneut an.",
   },
+  signUp: {
+    email: "E-Mail-Adresse",
+    first_name: "Vorname",
+    last_name: "Nachname",
+    button: "Anmelden",
+    done: "Bitte sehen Sie in Ihr Postfach",
+    mailed:
+      "Wenn Sie noch nicht angemeldet sind, erhalten Sie gleich eine E-Mail. Ihre Anmeldung beginnt, sobald Sie sie über den Link darin bestätigen.",
+    invalid: "Bitte geben Sie eine E-Mail-Adresse ein, zum Beispiel name@example.com.",
+    throwaway: "Bitte geben Sie eine Adresse ein, die Sie behalten. Wegwerf-Adressen werden nicht angenommen.",
+    wait: (seconds) => `Bitte warten Sie ${seconds} Sekunden und drücken Sie dann die Taste. Das hält Programme fern.`,
+    again: "Das hat zu lange gedauert oder wurde zweimal gesendet. Bitte füllen Sie das Formular noch einmal aus.",
+    many: "Es gab zu viele Anmeldungen in kurzer Zeit. Bitte versuchen Sie es in einer Stunde noch einmal.",
+    closed: "Dieses Formular nimmt zurzeit keine Anmeldungen an.",
+  },
   optOut: {
     title: (team) => `E-Mails von ${team} abbestellen`,
     reason: (lists, team) => `Diese E-Mail von ${team} ging an die Empfänger von ${lists}.`,

@@ -36,6 +36,22 @@ export const en = {
     spent: "This link no longer works",
     spentReason: "It belongs to an earlier sign-up. If you would like to receive these emails, please sign up again.",
   },
+  /** A sign-up form and its pages. */
+  signUp: {
+    email: "Email address",
+    first_name: "First name",
+    last_name: "Last name",
+    button: "Sign up",
+    done: "Please check your mailbox",
+    mailed:
+      "Unless you are subscribed already, you will receive an email shortly. Your subscription begins once you confirm it by the link in that email.",
+    invalid: "Please enter an email address, such as name@example.com.",
+    throwaway: "Please enter an address that you keep. Mailboxes that are thrown away are not accepted.",
+    wait: (seconds: number) => `Please wait ${seconds} seconds, then press the button. This keeps out programs.`,
+    again: "This took too long, or was sent twice. Please fill in the form again.",
+    many: "There were too many sign-ups within a short time. Please try again in an hour.",
+    closed: "This form takes no sign-ups at present.",
+  },
   optOut: {
     title: (team: string) => `Unsubscribe from ${team}`,
     reason: (lists: string, team: string) => `${team} sent this email to subscribers of ${lists}.`,

@@ -28,6 +28,21 @@ export const es: Words = {
     spent: "Este enlace ya no es válido",
     spentReason: "Corresponde a una suscripción anterior. Si desea recibir estos correos, suscríbase de nuevo.",
   },
+  signUp: {
+    email: "Dirección de correo",
+    first_name: "Nombre",
+    last_name: "Apellidos",
+    button: "Suscribirse",
+    done: "Revise su correo",
+    mailed:
+      "Si aún no está suscrito, recibirá un correo en breve. Su suscripción empieza cuando la confirme con el enlace de ese correo.",
+    invalid: "Introduzca una dirección de correo, por ejemplo name@example.com.",
+    throwaway: "Introduzca una dirección que conserve. No se aceptan direcciones desechables.",
+    wait: (seconds) => `Espere ${seconds} segundos y pulse el botón. Así se evitan los programas.`,
+    again: "Ha tardado demasiado o se ha enviado dos veces. Rellene de nuevo el formulario.",
+    many: "Ha habido demasiadas suscripciones en poco tiempo. Vuelva a intentarlo dentro de una hora.",
+    closed: "Este formulario no acepta suscripciones por ahora.",
+  },
   optOut: {
     title: (team) => `Darse de baja de los correos de ${team}`,
     reason: (lists, team) => `${team} envió este correo a los suscriptores de ${lists}.`,

@@ -32,6 +32,21 @@ export const fr: Words = {
     spentReason:
       "Il correspond à une inscription antérieure. Si vous souhaitez recevoir ces e-mails, veuillez vous inscrire à nouveau.",
   },
+  signUp: {
+    email: "Adresse e-mail",
+    first_name: "Prénom",
+    last_name: "Nom",
+    button: "S’inscrire",
+    done: "Consultez votre messagerie",
+    mailed:
+      "Si vous n’êtes pas encore inscrit, vous allez recevoir un e-mail. Votre inscription commence dès que vous la confirmez par le lien de cet e-mail.",
+    invalid: "Veuillez saisir une adresse e-mail, par exemple name@example.com.",
+    throwaway: "Veuillez saisir une adresse que vous gardez. Les adresses jetables ne sont pas acceptées.",
+    wait: (seconds) => `Attendez ${seconds} secondes, puis appuyez sur le bouton. Cela écarte les programmes.`,
+    again: "Cela a pris trop de temps ou a été envoyé deux fois. Veuillez remplir de nouveau le formulaire.",
+    many: "Il y a eu trop d’inscriptions en peu de temps. Veuillez réessayer dans une heure.",
+    closed: "Ce formulaire n’accepte pas d’inscriptions pour le moment.",
+  },
   optOut: {
     title: (team) => `Se désabonner des e-mails envoyés par ${team}`,
     reason: (lists, team) => `Cet e-mail a été envoyé par ${team} à ses abonnés (${lists}).`,

@@ -1,6 +1,7 @@
 import { sql } from "kysely";
 import { type Column, columnsOf } from "../../db/columns.ts";
 import { type EntityManager, kysely } from "../../db/orm.ts";
+import { unconfirmedSignUps } from "../forms/unconfirmed.ts";
 import { presumedDeadListeners } from "../webhooks/listener.ts";
 import { DELIVERIES } from "../webhooks/retention.ts";
 import { LEDGERS } from "./ledgers.ts";
@@ -56,6 +57,7 @@ export const pruningsOf = (em: EntityManager): Pruning[] => [
     .map(expired),
   presumedDeadListeners,
   ...DELIVERIES,
+  unconfirmedSignUps,
   creditEntries,
   ...LEDGERS,
 ];

@@ -4,7 +4,7 @@ import type { Database } from "../../db/orm.ts";
 import { type Hmac, hmacUnder } from "../../lib/hmac.ts";
 
 /** Each has a key of its own under each signing secret. */
-export type SigningPurpose = "cursor" | "confirmation" | "link" | "tracking" | "return-path" | "sign-in";
+export type SigningPurpose = "cursor" | "confirmation" | "link" | "tracking" | "return-path" | "sign-in" | "form";
 /** Each has a key of its own under the database's hash key. */
 export type HashPurpose =
   | "api-key"
@@ -13,6 +13,7 @@ export type HashPurpose =
   | "report-source"
   | "erased-address"
   | "image"
+  | "form"
   | "session";
 
 type Part = string | number;

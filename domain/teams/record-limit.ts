@@ -7,6 +7,7 @@ export interface LimitedRecords {
     | "api_keys"
     | "campaigns"
     | "contact_fields"
+    | "forms"
     | "imports"
     | "lists"
     | "newsletters"

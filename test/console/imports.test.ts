@@ -122,9 +122,12 @@ describe("An import in the console", () => {
     const page = (await client.app.imports.export.query({ query: { of: "list", list_id: list.id } })).data;
     const [header, ...lines] = page.csv.split("\r\n");
     const answer = ["at", "way", "words"].map((fact) => `tracking_answer_${fact}`);
-    assert.equal(header, `email,first_name,last_name,tracking_consent,${answer},status,unsubscribed_at`);
-    assert.equal(lines[0], `${name}@example.com,'=Ada,,,,,,CONFIRMED,`);
-    assert.match(lines[1] ?? "", new RegExp(`^${name}2@example.com,B,,,,,,UNSUBSCRIBED,\\d{4}-.*Z$`));
+    assert.equal(
+      header,
+      `email,first_name,last_name,tracking_consent,${answer},status,unsubscribed_at,form_sign_up_at,form_words`,
+    );
+    assert.equal(lines[0], `${name}@example.com,'=Ada,,,,,,CONFIRMED,,,`);
+    assert.match(lines[1] ?? "", new RegExp(`^${name}2@example.com,B,,,,,,UNSUBSCRIBED,\\d{4}-.*Z,,$`));
     assert.equal(page.after, null);
     const again = await check(client, await upload(client, page.csv), "subscribers", { list_id: list.id });
     assert.equal(again.report?.unchanged, 2, "an import reads an export back");

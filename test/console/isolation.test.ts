@@ -18,6 +18,7 @@ import { addSegment } from "../support/sending.ts";
 const KINDS = [
   ...(["list", "segment", "newsletter", "campaign", "account", "member", "apiKey"] as const),
   ...(["image", "draftVersion", "template", "import", "dkimKey", "reportSource", "webhook", "delivery"] as const),
+  "form" as const,
 ];
 /** Ids of the records that one team has; a sequence is a campaign. */
 type Ids = Record<(typeof KINDS)[number] | "sequence", string>;
@@ -59,6 +60,7 @@ async function makeIds() {
     reportSource: (await app.accounts.providers.add.mutate({ body: { provider: "POSTMARK" } })).data.id,
     webhook: value("webhookId"),
     delivery: value("deliveryId"),
+    form: value("formId"),
   };
   return { ...estate, ids, cookies };
 }
@@ -75,6 +77,10 @@ const ofListOfNewsletter: Sample = ({ newsletter, list }) => ({ body: { newslett
 const withBody =
   (sample: Sample, body: object): Sample =>
   (ids) => ({ ...(sample(ids) as object), body });
+const formOf = ({ list }: Pick<Ids, "list">) => ({
+  ...{ name: "Form", list_id: list, fields: [], consent_text: "Yes", tracking_text: null, thank_you_url: null },
+  ...{ sites: [], is_open: true },
+});
 const EVERYONE = { field: "email", op: "exists", value: true };
 
 /** An input for each procedure that takes an id, in which each id is of the caller's team. */
@@ -122,6 +128,9 @@ const SAMPLES: Record<string, Sample> = {
   "audience.segment": ofSegment,
   "audience.updateSegment": withBody(ofSegment, { name: "Changed", conditions: EVERYONE }),
   "audience.deleteSegment": ofSegment,
+  "forms.create": (ids) => ({ body: formOf(ids) }),
+  "forms.update": ({ form, list }) => ({ params: { formId: form }, body: formOf({ list }) }),
+  "forms.embed": ({ form }) => ({ params: { formId: form } }),
   "images.remove": (ids) => ({ params: { imageId: ids.image }, body: {} }),
   "imports.retrieve": ofImport,
   "imports.part": withBody(ofImport, { n: 0, base64: "YQ==" }),

@@ -18,7 +18,7 @@ const SHOWN: Record<string, string> = {
   "/campaigns/{campaignId}/links": "analytics:read",
 };
 /** Routes whose scopes belong to another resource than the first segment of their path. */
-const OTHER_RESOURCE: Record<string, string> = { unsubscribes: "suppressions" };
+const OTHER_RESOURCE: Record<string, string> = { unsubscribes: "suppressions", forms: "lists" };
 
 const fieldsOf = (schema: unknown): string[] => Object.keys((schema as { shape?: object } | undefined)?.shape ?? {});
 

@@ -12,6 +12,7 @@ import { type ApiAnswer, api, type Json } from "../support/api.ts";
 import { declareFields } from "../support/contacts.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeTeam, type TestTeam, unique, uniqueEmail } from "../support/factories.ts";
+import { makeForm } from "../support/forms.ts";
 import { addAccount, addSegment } from "../support/sending.ts";
 import { snapshotTables } from "../support/tables.ts";
 import { insertDelivery, QUIET_EVENT, webhookBody } from "../support/webhooks.ts";
@@ -65,6 +66,7 @@ export async function makeEstate(): Promise<Estate> {
   const email = uniqueEmail();
   await make("/suppressions", { emails: [email] });
   const webhook = await make("/webhooks", webhookBody());
+  const form = await makeForm(team);
   // A replay of many finds it.
   const delivery = await insertDelivery(team, webhook.id, { status: "FAILED" });
   const suppression = (await client.get(`/suppressions/${encodeURIComponent(email)}`)).body.data;
@@ -89,13 +91,14 @@ export async function makeEstate(): Promise<Estate> {
       email,
       webhookId: webhook.id,
       deliveryId: delivery.id,
+      formId: form.id,
     },
   };
 }
 
 const KINDS_OF_ID = [
   ...(["list", "subscriber", "contact", "newsletter", "campaign"] as const),
-  ...(["suppression", "account", "webhook", "delivery"] as const),
+  ...(["suppression", "account", "webhook", "delivery", "form"] as const),
 ];
 
 /** The tables of a team once all that its making has set off has ended: two looks show the same. */

@@ -4,9 +4,9 @@ import { sendDueConfirmations } from "../../activities/confirmations.ts";
 import type { Env } from "../../config/env.ts";
 import { forTenant, kysely, type MikroORM, type Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
-import type { ConfirmationLimits } from "../../domain/audience/confirmation-limits.ts";
+import { applyLimits, type ConfirmationLimits } from "../../domain/audience/confirmation-limits.ts";
 import { claimConfirmations, countWithheld, settleConfirmation } from "../../domain/audience/confirmation-mails.ts";
-import { addSubscribers, createList } from "../../domain/audience/lists.ts";
+import { addSubscribers, createList, type FormSignUp } from "../../domain/audience/lists.ts";
 import { plainName } from "../../domain/audience/plain-name.ts";
 import { createSubscriber, updateSubscriber } from "../../domain/audience/subscribers.ts";
 import { suppress } from "../../domain/audience/suppressions.ts";
@@ -58,13 +58,13 @@ describe("Confirmation mails of double opt-in", () => {
   beforeEach(take);
 
   /** A subscriber of as many lists as asked for. */
-  async function onLists(email: string, lists: number, of = tenant, name = "Weekly") {
+  async function onLists(email: string, lists: number, of = tenant, name = "Weekly", byForm?: FormSignUp) {
     return transaction(forTenant(orm.em, of), async (em) => {
       const subscriber = await createSubscriber(em, vault, of, { email, firstName: null, lastName: null });
       const made: string[] = [];
       for (let n = 0; n < lists; n++) {
         const list = await createList(em, of, { name, description: null, optin: "DOUBLE" }, env.MAX_LISTS);
-        await addSubscribers(em, vault, of, list.id, [subscriber.id]);
+        await addSubscribers(em, vault, of, list.id, [subscriber.id], byForm);
         made.push(list.id);
       }
       return { email, id: subscriber.id, lists: made };
@@ -369,6 +369,50 @@ describe("Confirmation mails of double opt-in", () => {
       await passDay();
       assert.equal(await run(few), 3);
       await transaction(orm.em, (em) => claimConfirmations(em, 50, PLENTY));
+    });
+
+    it("by the forms of all teams to one mailbox as by one team, are not put off, and leave those of the API alone", async () => {
+      const name = unique("victim");
+      const few = { CONFIRMATIONS_PER_ADDRESS: 3 };
+      const byForm = { textId: "ftxt_x", tracking: null };
+      const teams = await Promise.all(Array.from({ length: 4 }, makeTenant));
+      const signUp = async () => {
+        const made = [];
+        for (const of of teams)
+          made.push(await onLists(`${name}+${unique("tag")}@example.com`, 2, of, "Weekly", byForm));
+        return made;
+      };
+      const sent = async () => {
+        await run(few);
+        const mails = "select 1 from confirmation_mails where mailbox = ?";
+        return (await orm.em.fork().execute(mails, [`${name}@example.com`])).length;
+      };
+      const people = await signUp();
+      assert.equal(await sent(), 3);
+      assert.equal((await Promise.all(people.map(({ id }) => withheldOf(id)))).flat().length, 5);
+      for (let day = 1; day < 7; day++) {
+        await passDay();
+        assert.equal(await sent(), 3, `after ${day} days`);
+      }
+      await onLists(`${name}@example.com`, 1, await makeTenant());
+      assert.equal(await sent(), 4);
+      await passDay();
+      assert.equal(await sent(), 4, "they were not put off");
+      await signUp();
+      assert.equal(await sent(), 7);
+    });
+
+    it("to five of 10,000 that are due at once for one mailbox, over many forms", () => {
+      const counted = { isSuppressed: false, isRetry: false, sentForList: 0, sentToMailbox: 0, sentByTeam: 0 };
+      const mails = Array.from({ length: 10_000 }, (_, n) => ({
+        ...{ ...counted, isByForm: true, sentByForms: 0, mailbox: "victim@example.com" },
+        ...{ teamId: `team_${n % 50}`, listId: `list_${n % 500}` },
+      }));
+      const sent = (of: typeof mails) =>
+        applyLimits(of, { perAddress: 5, perTeam: 1_000 }).filter((why) => why === null);
+      assert.equal(sent(mails).length, 5);
+      assert.equal(sent(mails.map((mail) => ({ ...mail, sentByForms: 4 }))).length, 1);
+      assert.equal(sent(mails.map((mail) => ({ ...mail, isByForm: false }))).length, 250);
     });
 
     it("per team and day, and a team at its limit does not hold up another", async () => {

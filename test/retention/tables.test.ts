@@ -35,7 +35,7 @@ describe("Retention", () => {
       await sql`insert into revoked_tokens (jti, expires_at) values (${jti}, now() - interval '2 days')`.execute(
         kysely(em),
       );
-      await sql`insert into request_counts values (now() - interval '5 minutes', ${jti}, 1)`.execute(kysely(em));
+      await sql`insert into request_counts values (now() - interval '3 hours', ${jti}, 1)`.execute(kysely(em));
       await eventually(
         async () => {
           await client.schedule.getHandle(RETENTION_ID).trigger();

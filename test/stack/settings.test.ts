@@ -29,7 +29,7 @@ const BAD = {
   ...{ DATABASE_URL: "mysql://127.0.0.1/mailkeel", MIGRATION_DATABASE_URL: "mysql://127.0.0.1/mailkeel" },
   ...{ DATABASE_POOL_MAX: "0", PORT: "70000", MAX_CONNECTIONS: "0", MAX_CONNECTIONS_PER_ADDRESS: "many" },
   ...{ PROXY_ADDRESSES: "10.0.0.0/33", PROXY_HOPS: "11", RATE_LIMIT_PER_MINUTE: "0" },
-  TRACKING_NETWORKS_FILE: "networks.json",
+  ...{ TRACKING_NETWORKS_FILE: "networks.json", THROWAWAY_DOMAINS_FILE: "domains.txt" },
   ...{ FAILED_AUTHENTICATIONS_PER_MINUTE: "many", PREVIEW_WAIT_MS: "1", CONFIRM_WAIT_MS: "60001", PLAN_SECONDS: "0" },
   ...{ PUBLIC_URL: "example.com", OAUTH_ISSUER: "issuer.example.com", OAUTH_JWKS_URL: "/jwks.json" },
   ...{ OAUTH_AUDIENCE: "two words", TEMPORAL_ADDRESS: "http://127.0.0.1:7233", SIGNING_SECRET: "short" },

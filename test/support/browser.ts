@@ -48,8 +48,15 @@ export async function assertAccessible(page: Page, what?: string): Promise<void>
   if (size) await page.setViewportSize(size);
 }
 
-/** Work on a page; it fails on any message of the browser's console, failed request or request to another origin. */
-export type InPage = (options: BrowserContextOptions, work: (page: Page) => Promise<void>) => Promise<void>;
+/**
+ * Work on a page; it fails on any message of the browser's console, failed request or request to another origin.
+ * @param sites other origins that it may ask
+ */
+export type InPage = (
+  options: BrowserContextOptions,
+  work: (page: Page) => Promise<void>,
+  sites?: readonly string[],
+) => Promise<void>;
 
 /**
  * Opens a browser for the tests of a `describe`. @param program gives its path
@@ -66,7 +73,7 @@ export function openBrowser(program: () => string, expected = /^$/): InPage {
   });
   after(() => browser?.close());
 
-  return async (options, work) => {
+  return async (options, work, sites = []) => {
     const context = await browser.newContext(options);
     context.setDefaultTimeout(PATIENCE_MS);
     const page = await context.newPage();
@@ -82,7 +89,7 @@ export function openBrowser(program: () => string, expected = /^$/): InPage {
     });
     page.on("request", (request) => {
       const url = new URL(request.url());
-      if (url.protocol !== "data:" && url.origin !== origin) problems.push(`elsewhere: ${url.href}`);
+      if (url.protocol !== "data:" && ![origin, ...sites].includes(url.origin)) problems.push(`elsewhere: ${url.href}`);
     });
     try {
       await work(page);

@@ -26,6 +26,19 @@ export const EXCEPTIONS: readonly Exception[] = [
       /from tracking_consents k where k\.team_id = (\w+)\.team_id and k\.environment = \1\.environment and k\.email = \1\.email/,
   })),
   {
+    reason: "The signed reference of a form, and the words at a subscription, tell the tenant.",
+    program: "api",
+    file: /^domain\/(?:forms\/forms|audience\/confirmations)\.ts$/,
+    tables: ["forms", "form_texts", "form_days", "lists"],
+    statement: BY_ID,
+  },
+  {
+    reason: "The row of a form tells the tenant of its texts and its figures.",
+    program: "api",
+    file: /^api\/forms\/routes\.ts$/,
+    tables: ["form_texts", "form_days"],
+  },
+  {
     reason: "The newest image of all tells whether this process has the store of the others; no answer shows it.",
     program: "api",
     file: /^domain\/images\/images\.ts$/,
@@ -183,8 +196,15 @@ export const EXCEPTIONS: readonly Exception[] = [
     reason: "Retention deletes what is too old, of all tenants.",
     program: "workers",
     file: /^domain\/retention\/prunings\.ts$/,
-    tables: ["idempotency_records", "draft_versions", "imports", "send_previews", "confirmation_mails"],
+    tables: ["idempotency_records", "draft_versions", "imports", "send_previews", "confirmation_mails", "form_days"],
     statement: /^delete from (\w+) where ctid = any\(array\( select ctid from \1 where /,
+  },
+  {
+    reason: "Retention looks for sign-ups of all tenants that no person confirmed; each row carries its tenant along.",
+    program: "workers",
+    file: /^domain\/forms\/unconfirmed\.ts$/,
+    tables: ["subscriptions", "subscribers"],
+    statement: /s\.status = 'pending' and s\.form_at </,
   },
   {
     reason:
