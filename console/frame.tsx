@@ -23,6 +23,7 @@ const GROUPS: Readonly<Record<string, readonly Page[]>> = {
   ],
   Audience: [
     ["lists", "Lists", "M8 6h13M8 12h13M8 18h13M3 6h.01M3 12h.01M3 18h.01"],
+    ["forms", "Forms", "M4 3h16v18H4zm4 5h8v3H8zm0 7h5"],
     ["subscribers", "Subscribers", "M9 11a4 4 0 1 0 0-8 4 4 0 0 0 0 8zm-7 10c0-4 3-6 7-6s7 2 7 6m0-10 2 2 4-4"],
     ["contacts", "Contacts", "M3 5h18v14H3zm6 7a2 2 0 1 0 0-4 2 2 0 0 0 0 4zm-3 4c0-2.5 6-2.5 6 0m3-6h3m-3 4h3"],
     ["segments", "Segments", "M11 4a8.5 8.5 0 1 0 9 9h-9zm4-1a8 8 0 0 1 6 6h-6z"],

@@ -56,6 +56,7 @@ const tree = root.addChildren([
     page("/sequences/$sequenceId", () => import("./pages/sequences.tsx"), "OneSequence"),
     page("/lists", () => import("./pages/lists.tsx"), "Lists"),
     page("/lists/$listId", () => import("./pages/lists.tsx"), "OneList"),
+    page("/forms", () => import("./pages/forms.tsx"), "Page"),
     page("/subscribers", () => import("./pages/people.tsx"), "Subscribers"),
     page("/contacts", () => import("./pages/people.tsx"), "Contacts"),
     page("/people/$email", () => import("./pages/person.tsx"), "Page"),

@@ -86,6 +86,7 @@ const CONSENT_WAYS = {
   import: "from an imported file",
   page: "on the page that a mail links to",
   member: "recorded by a member of the team",
+  form: "at a sign-up form",
 };
 const ANSWERS = { granted: "Counting is allowed", denied: "Counting is not allowed" } as const;
 type Answer = keyof typeof ANSWERS;

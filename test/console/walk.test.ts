@@ -31,7 +31,7 @@ const PAGES = [
   "",
   ...["newsletters", "campaigns", "templates", "sequences", "lists", "subscribers", "contacts", "segments", "imports"],
   ...["fields", "suppressions", "accounts", "domains", "providers", "webhooks", "keys", "members", "usage", "settings"],
-  "brand",
+  ...["brand", "forms"],
 ];
 
 /** Signs in at the form of the page, by the link of the mail. */

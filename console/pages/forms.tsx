@@ -1,0 +1,150 @@
+import { useState } from "react";
+import type { Client, DataOf } from "../api.ts";
+import { Act } from "../parts/act.tsx";
+import { useLists } from "../parts/audience/lists.ts";
+import { Dialog } from "../parts/dialog.tsx";
+import { Refused, Ticks, type Values } from "../parts/form.tsx";
+import { Copy, PageHead, State, When } from "../parts/page.tsx";
+import { List } from "../parts/table.tsx";
+import { useData, useRole, useWorkspace } from "../session.tsx";
+
+type FormRecord = DataOf<Client["api"]["forms"]["retrieve"]["query"]>;
+type FormField = FormRecord["fields"][number];
+
+const FIELDS = [
+  { id: "first_name", name: "First name" },
+  { id: "last_name", name: "Last name" },
+] as const;
+const OPEN = { true: ["Open", "good"], false: ["Closed", "muted"] } as const;
+
+/** The sign-up forms of a team. */
+export function Page() {
+  const { client, base } = useWorkspace();
+  const mayWrite = useRole("EDITOR");
+  const lists = Object.fromEntries(useLists().map(({ id, name }) => [id, name]));
+  return (
+    <>
+      <PageHead title="Forms">{mayWrite && <FormButton lists={lists} />}</PageHead>
+      <List
+        caption="Forms"
+        queryKey={[base, "forms"]}
+        read={(cursor) => client.api.forms.page.query({ query: { cursor, sort: "created_at" } })}
+        keyOf={({ id }) => id}
+        columns={[
+          { name: "Name", cell: ({ name }) => name },
+          { name: "List", cell: ({ list_id }) => lists[list_id] },
+          { name: "State", cell: ({ is_open }) => <State of={OPEN} is={String(is_open)} /> },
+          { name: "Shown", cell: ({ shown }) => shown.toLocaleString(), isNumber: true },
+          { name: "Sign-ups", cell: ({ sent }) => sent.toLocaleString(), isNumber: true },
+          { name: "Confirmed", cell: ({ confirmed }) => confirmed.toLocaleString(), isNumber: true },
+          { name: "Made", cell: ({ created_at }) => <When at={created_at} /> },
+          {
+            name: "Actions",
+            cell: (form) => (
+              <div className="actions">
+                <Use {...form} />
+                {mayWrite && <FormButton lists={lists} form={form} />}
+              </div>
+            ),
+          },
+        ]}
+        empty="No form yet. People sign up for a list by a form: on a page of this service, or on your website."
+      />
+    </>
+  );
+}
+
+const inputsOf = (lists: Readonly<Record<string, string>>) =>
+  [
+    ["name", "Name", { required: true, maxLength: 200, hint: "For your team." }],
+    ["list_id", "List", { choices: lists, hint: "Each person confirms by a mail, also on a list with single opt-in." }],
+    ["consent_text", "Consent", { required: true, rows: 3, maxLength: 1_000, hint: "It stands above the button." }],
+    [
+      "tracking_text",
+      "Question about tracking",
+      { rows: 2, maxLength: 1_000, hint: "For example: May we count what you open and click? Empty: none is asked." },
+    ],
+    ["thank_you_url", "Page after the sign-up", { type: "url", hint: "Empty: a page of this service." }],
+    ["sites", "Websites with the script", { rows: 2, hint: "One on each line, such as https://www.example.com" }],
+    ["is_open", "State", { choices: { true: "Open", false: "Closed" } }],
+  ] as const;
+
+/** The lines of a text, without those that are empty. */
+const linesOf = (text = "") => text.split("\n").flatMap((line) => line.trim().replace(/\/$/, "") || []);
+
+/** A button that makes a form, or changes one. */
+function FormButton({ lists, form }: { lists: Readonly<Record<string, string>>; form?: FormRecord }) {
+  const { api, app } = useWorkspace().client;
+  const [fields, setFields] = useState<readonly string[]>([]);
+  const bodyOf = (values: Values) => ({
+    ...{ name: values["name"] ?? "", list_id: values["list_id"] ?? "", consent_text: values["consent_text"] ?? "" },
+    tracking_text: values["tracking_text"] || null,
+    thank_you_url: values["thank_you_url"] || null,
+    ...{ fields: fields as FormField[], sites: linesOf(values["sites"]), is_open: values["is_open"] === "true" },
+  });
+  return (
+    <Act
+      {...(form
+        ? {
+            title: `Edit ${form.name}`,
+            short: "Edit",
+            submit: "Save",
+            values: { ...form, sites: form.sites.join("\n") },
+            note: "A website keeps the HTML that was copied: copy it again after a change of a field or a text.",
+          }
+        : { title: "New form", submit: "Make the form", kind: "primary", values: { is_open: true } })}
+      inputs={inputsOf(lists)}
+      onOpen={() => setFields(form?.fields ?? [])}
+      edits={
+        form && { id: form.id, record: form, read: () => api.forms.retrieve.query({ params: { formId: form.id } }) }
+      }
+      act={(values, context, save): Promise<unknown> => {
+        const body = bodyOf(values);
+        if (!form) return app.forms.create.mutate({ body }, { context });
+        return save(body, (options) => app.forms.update.mutate({ params: { formId: form.id }, body }, options));
+      }}
+    >
+      <fieldset name="fields">
+        <legend>Besides the address it asks for</legend>
+        <Ticks options={FIELDS} chosen={fields} onChange={setFields} />
+        <Refused name="fields" />
+      </fieldset>
+    </Act>
+  );
+}
+
+/** The three ways in which a form is used. */
+function Use({ id, name }: FormRecord) {
+  const [isOpen, setOpen] = useState(false);
+  return (
+    <>
+      <button type="button" aria-label={`Use ${name}`} onClick={() => setOpen(true)}>
+        Use
+      </button>
+      {isOpen && (
+        <Dialog title={`Use ${name}`} onClose={() => setOpen(false)}>
+          <Ways formId={id} />
+        </Dialog>
+      )}
+    </>
+  );
+}
+
+function Ways({ formId }: { formId: string }) {
+  const { forms } = useWorkspace().client.app;
+  const read = () => forms.embed.query({ params: { formId } });
+  const { link, html, script } = useData(["forms", formId, "embed"], read);
+  return (
+    <>
+      <h3>A link</h3>
+      <p>It leads to a page of this service in your brand.</p>
+      <Copy text={link} name="the link" />
+      <h3>HTML for your website</h3>
+      <p>It needs no script. A second page asks the person for one more step, which keeps out programs.</p>
+      <Copy text={html} name="the HTML" />
+      <h3>HTML with a script</h3>
+      <p>The person stays on your page. Name the website in the form, and put this line below the HTML.</p>
+      <Copy text={script} name="the script" />
+    </>
+  );
+}

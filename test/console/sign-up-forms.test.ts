@@ -1,0 +1,126 @@
+import assert from "node:assert/strict";
+import { createServer, type Server } from "node:http";
+import type { Page } from "playwright-core";
+import { buildConsole } from "../../console/build.ts";
+import { en } from "../../domain/languages/en.ts";
+import { api } from "../support/api.ts";
+import { assertAccessible, enter, openBrowser, violationsOf } from "../support/browser.ts";
+import { eventually } from "../support/eventually.ts";
+import { execute, makeTeam, unique } from "../support/factories.ts";
+import { agedChallenge } from "../support/forms.ts";
+import { listenLocally } from "../support/listen-locally.ts";
+import { needs } from "../support/programs.ts";
+import { mailsTo } from "../support/sending.ts";
+import { stack } from "../support/stack.ts";
+
+const TRACKING = "May we count what you open?";
+
+describe("A sign-up form of the console", function () {
+  this.timeout(240_000);
+  const inPage = openBrowser(needs("chromium"), /status of (404|422)/);
+  let site: Server | undefined;
+  before(() => buildConsole());
+  after(() => site?.close());
+
+  it("takes sign-ups by its link, by its HTML with the script, and by its HTML alone, also without scripts", async () => {
+    const { origin } = await stack();
+    await execute("delete from request_counts where caller_id like 'form%'");
+    const team = await makeTeam();
+    await api(team.keys.live).post("/lists", { name: "Readers" });
+    let body = "";
+    site = createServer((_, res) => {
+      res.setHeader("content-type", "text/html; charset=utf-8");
+      res.end(`<!doctype html><html lang="en"><title>Site</title><link rel="icon" href="data:,"><h1>Site</h1>${body}`);
+    });
+    const ownSite = `http://127.0.0.1:${await listenLocally(site)}`;
+    const audience = `${unique("site")}.example`;
+    const signUp = async (page: Page, email: string) => {
+      await page.getByLabel(en.signUp.email).fill(email);
+      await page.getByRole("button", { name: en.signUp.button }).click();
+    };
+    const isTaken = (page: Page) => page.getByRole("status").getByText(en.signUp.mailed).waitFor();
+
+    await inPage(
+      {},
+      async (page) => {
+        await enter(page, team.owner.id);
+        await page.goto(`${origin}/console/${team.team.id}/live/forms`);
+        const button = (name: string) => page.getByRole("button", { name, exact: true });
+        const dialog = page.getByRole("dialog");
+        await button("New form").click();
+        await dialog.getByLabel("Name", { exact: true }).fill("Footer");
+        await dialog.getByLabel("Consent").fill("You get our letter.");
+        await dialog.getByLabel("Question about tracking").fill(TRACKING);
+        await dialog.getByLabel("Websites with the script").fill(`${ownSite}/\n`);
+        await dialog.getByRole("checkbox", { name: "First name" }).check();
+        assert.deepEqual(await violationsOf(page), []);
+        await button("Make the form").click();
+        await button("Use Footer").click();
+        await dialog.getByText("form.js").waitFor();
+        assert.deepEqual(await violationsOf(page), []);
+        const [link = "", html = "", script = ""] = await dialog.locator("code").allTextContents();
+
+        await page.goto(link);
+        await assertAccessible(page);
+        await page.getByLabel(TRACKING).check();
+        await page.getByLabel(en.signUp.first_name).fill("Ada");
+        await signUp(page, `link@${audience}`);
+        await isTaken(page);
+
+        body = `${html}\n${script}`;
+        await page.goto(ownSite);
+        await signUp(page, "a@mailinator.com");
+        await page.getByRole("alert").getByText(en.signUp.throwaway).waitFor();
+        assert.equal(await page.getByLabel(en.signUp.email).getAttribute("aria-invalid"), "true");
+        await signUp(page, `script@${audience}`);
+        await isTaken(page);
+        assert.equal(new URL(page.url()).origin, ownSite);
+
+        body = html;
+        await page.goto(ownSite);
+        await signUp(page, `html@${audience}`);
+        await page.getByText(en.signUp.wait(15)).waitFor();
+        await assertAccessible(page);
+        await page.getByRole("button", { name: en.signUp.button }).click();
+        await isTaken(page);
+      },
+      [ownSite],
+    );
+    const [form] = await execute<{ id: string }>("select id from forms where team_id = ?", team.team.id);
+    await inPage(
+      { javaScriptEnabled: false },
+      async (page) => {
+        await page.goto(ownSite);
+        await signUp(page, `without@${audience}`);
+        await page.getByText(en.signUp.wait(15)).waitFor();
+        // As if the person had waited.
+        await page.route(`${origin}/f/*`, (route) => {
+          const posted = new URLSearchParams(route.request().postData() ?? "");
+          posted.set("proof", agedChallenge(team.vault, form?.id ?? "", 16));
+          return route.continue({ postData: posted.toString() });
+        });
+        await page.getByRole("button", { name: en.signUp.button }).click();
+        await page.getByRole("heading", { name: en.signUp.done }).waitFor();
+      },
+      [ownSite],
+    );
+    for (const name of ["link", "script", "html", "without"]) {
+      await eventually(async () => (await mailsTo(`${name}@${audience}`)).length === 1, {
+        what: `the mail to ${name}`,
+      });
+    }
+    const people = await execute(
+      "select p.first_name, s.form_tracking from subscriptions s join subscribers p on p.id = s.subscriber_id where s.team_id = ? order by p.email",
+      team.team.id,
+    );
+    assert.deepEqual(
+      people.map(({ first_name, form_tracking }) => [first_name, form_tracking]),
+      [
+        [null, false],
+        ["Ada", true],
+        [null, false],
+        [null, false],
+      ],
+    );
+  });
+});
