@@ -12,6 +12,8 @@ const FILES = {
   "reference.css": own("reference.css"),
   "reference.js": own("reference.js"),
   "icon.svg": own("icon.svg"),
+  "form.png": own("form.png"),
+  "console-forms.png": own("console-forms.png"),
   "console-draft.png": own("console-draft.png"),
   "console-newsletter.png": own("console-newsletter.png"),
   "console-overview.png": own("console-overview.png"),

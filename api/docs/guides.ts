@@ -26,6 +26,7 @@ export const GUIDES: readonly Guide[] = [
   guide("console", "The console"),
   guide("authentication", "Authentication"),
   guide("audience", "Your audience"),
+  guide("forms", "Sign-up forms"),
   guide("sending", "Sending safely"),
   guide("merge-tags", "Merge tags"),
   guide("campaign", "A campaign"),

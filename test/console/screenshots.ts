@@ -64,6 +64,19 @@ try {
     await page.screenshot({ path: `${FOLDER}/console-${name}.png` });
     console.log(`${name}.png`);
   }
+  await page.goto(`${base}/forms`);
+  await page.getByRole("button", { name: "New form" }).click();
+  await page.getByLabel("Name", { exact: true }).fill("Footer of the website");
+  await page.getByLabel("Consent").fill("We send you our letter once a month. Each one has a link to unsubscribe.");
+  await page.getByRole("checkbox", { name: "First name" }).check();
+  await page.getByRole("button", { name: "Make the form" }).click();
+  await page.getByRole("button", { name: /^Use / }).first().click();
+  await page.getByRole("dialog").getByText("form.js").waitFor();
+  await settle(page);
+  await page.screenshot({ path: `${FOLDER}/console-forms.png` });
+  await page.goto((await page.getByRole("dialog").locator("code").first().textContent()) ?? "");
+  await page.setViewportSize({ width: 720, height: 560 });
+  await page.screenshot({ path: `${FOLDER}/form.png` });
 } finally {
   await browser.close();
 }
