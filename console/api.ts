@@ -73,9 +73,9 @@ export interface Refusal {
 /** A sentence for programs. The console makes a new key by itself. */
 const ABOUT_KEYS = / Then use a new Idempotency-Key:.*$/;
 
-/** The service has not answered. */
+/** The service did not answer. */
 class Unreached extends Error {
-  override message = "The service has not answered.";
+  override message = "The service did not answer.";
 }
 
 /** @throws {Unreached} */
@@ -85,7 +85,7 @@ export const reach = (url: string | URL | Request, init: RequestInit): Promise<R
   });
 
 const UNREACHABLE = "The service cannot be reached. Check your connection, then try again.";
-const OFFLINE = "You are offline. What you wrote is kept: try again once you are connected.";
+const OFFLINE = "You are offline. Your changes are kept: try again when you are back online.";
 
 export function refusalOf(error: unknown): Refusal {
   if (error instanceof HttpRefusal) return error.refusal;
@@ -95,7 +95,7 @@ export function refusalOf(error: unknown): Refusal {
   if (cause instanceof Unreached)
     return { message: (navigator as { onLine?: boolean }).onLine === false ? OFFLINE : UNREACHABLE };
   return {
-    message: `This page has failed: load it again. If it fails again, report this to an operator: ${cause}`,
+    message: `Something went wrong on this page. Reload it; if it fails again, report this to an operator: ${cause}`,
     requestId: (call?.meta?.["response"] as Response | undefined)?.headers.get("x-request-id") ?? undefined,
   };
 }
@@ -104,9 +104,10 @@ export function refusalOf(error: unknown): Refusal {
 export function problemOf(error: unknown, name: string): string | undefined {
   const { param, message, problems } = error ? refusalOf(error) : {};
   const given = problems?.[name] ?? (param === name ? message : undefined);
-  const text = given?.startsWith(name) ? given.slice(name.length).replace(/^:? /, "") : given;
-  return text && `${text[0]?.toUpperCase()}${text.slice(1)}`;
+  return given && capitalized(given.startsWith(name) ? given.slice(name.length).replace(/^:? /, "") : given);
 }
+
+export const capitalized = (text: string) => text.slice(0, 1).toUpperCase() + text.slice(1);
 
 /** Nothing was saved: the member keeps what another one has saved, and the pages show that. */
 export class Kept extends Error {}

@@ -100,7 +100,7 @@ export function Frame() {
   return (
     <WorkspaceProvider value={{ ...place, client, current, base }}>
       <a className="skip" href="#page">
-        Skip to the page
+        Skip to content
       </a>
       <div className="body">
         <header className="side">
@@ -154,10 +154,10 @@ export function Frame() {
               <Link to="/sign-in" target="_blank">
                 Sign in again in another tab
               </Link>
-              , then go on here.
+              , then continue here.
             </p>
           )}
-          {environment === "test" && <p className="notice">Test environment: nothing is mailed from here.</p>}
+          {environment === "test" && <p className="notice">Test environment: no emails are sent from here.</p>}
           <Outlet />
         </main>
       </div>

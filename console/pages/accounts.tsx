@@ -22,11 +22,11 @@ import { All } from "../parts/table.tsx";
 import { useData, useRole, useWorkspace } from "../session.tsx";
 
 const STATES = {
-  ACTIVE: ["Works", "good"],
-  PENDING: ["Waits for its first login", "warn"],
-  ERROR: ["Fails", "wrong"],
+  ACTIVE: ["Working", "good"],
+  PENDING: ["Waiting for its first login", "warn"],
+  ERROR: ["Failing", "wrong"],
   SUSPENDED: ["Suspended", "warn"],
-  REVOKED: ["Access was withdrawn", "wrong"],
+  REVOKED: ["Access revoked", "wrong"],
 } as const;
 
 const AccountState = ({ status, problem }: { status: keyof typeof STATES; problem: string | null }) => (
@@ -56,7 +56,7 @@ export function Accounts() {
         keyOf={({ id }) => id}
         columns={[
           { name: "Address", cell: ({ id, email }) => <Link to={`${base}/accounts/${id}`}>{email}</Link> },
-          { name: "State", cell: (account) => <AccountState {...account} /> },
+          { name: "Status", cell: (account) => <AccountState {...account} /> },
           { name: "This hour", cell: ({ hour }) => used(hour), isNumber: true },
           { name: "Today", cell: ({ day }) => used(day), isNumber: true },
           {
@@ -66,15 +66,15 @@ export function Accounts() {
           },
           { name: "Open sends", cell: ({ open_sends }) => open_sends, isNumber: true },
         ]}
-        empty="No account yet. Newsletters leave by a mailbox or relay of yours: connect one with its server and login."
+        empty="No accounts yet. Newsletters are sent through your own mailbox or mail server: connect one with its server and login."
       >
-        <ChoiceFilter name="status" label="State" any="All" choices={choicesOf(STATES)} />
+        <ChoiceFilter name="status" label="Status" any="All" choices={choicesOf(STATES)} />
       </All>
     </>
   );
 }
 
-const FURTHER = "Domains that it may send for beside its own address, separated by commas.";
+const FURTHER = "Other domains it may send for, separated by commas.";
 
 function Connect() {
   const { client, base } = useWorkspace();
@@ -93,11 +93,11 @@ function Connect() {
       title="Connect an account"
       submit="Log in and connect"
       kind="primary"
-      note="The server is asked at once whether the login works, which takes up to 30 seconds."
+      note="The login is tested at once, which takes up to 30 seconds."
       inputs={[
         ["email", "Address", { type: "email", required: true }],
-        ["display_name", "Name beside the address", { maxLength: 200, hint: "Readers see it. Empty: the address." }],
-        ["allowed_domains", "Further domains", { hint: FURTHER }],
+        ["display_name", "From name", { maxLength: 200, hint: "Recipients see it. Leave empty to show the address." }],
+        ["allowed_domains", "Other domains", { hint: FURTHER }],
       ]}
       onOpen={() => setProvider("SMTP_OTHER")}
       act={connect}
@@ -140,7 +140,7 @@ export function Account() {
               <Act
                 title="Resume"
                 submit="Log in and resume"
-                note="It is used again once the server lets it log in with the stored login."
+                note="It is used again once the stored login works."
                 act={() => accounts.resume.mutate({ params })}
               />
             )}
@@ -159,14 +159,14 @@ export function Account() {
               {status === "ACTIVE" && (
                 <Act
                   title="Suspend"
-                  note={`Sends that use it wait until you resume it; there are ${openSends || "none"} now.`}
+                  note={`Sends that use it wait until you resume it: ${openSends || "none"} now.`}
                   act={() => accounts.suspend.mutate({ params })}
                 />
               )}
               <Act
-                title="New server or login"
+                title="Change server or login"
                 submit="Log in and save"
-                note="Both take the place of the present ones once the login works. It cannot be read here afterwards."
+                note="They replace the current ones once the login works. The login cannot be viewed afterwards."
                 inputs={SERVER_INPUTS}
                 values={account}
                 edits={edits}
@@ -180,7 +180,7 @@ export function Account() {
               <Act
                 title="Disconnect"
                 kind="danger"
-                note="The account and its login are deleted. To use it again, connect it anew."
+                note="The account and its login are deleted. To use it later, connect it again."
                 act={async () => {
                   await accounts.disconnect.mutate({ params });
                   await navigate({ to: `${base}/accounts` });
@@ -194,9 +194,9 @@ export function Account() {
       </PageHead>
       <Facts
         of={[
-          ["State", <AccountState key="state" {...account} />],
-          ["Refused", refused && `${refused.count} connections in a row`],
-          ["Tried again", refused && <When at={refused.retry_at} />],
+          ["Status", <AccountState key="state" {...account} />],
+          ["Refused connections", refused && `${refused.count} in a row`],
+          ["Next attempt", refused && <When at={refused.retry_at} />],
           ["Name", account.display_name],
           ["Also sends for", account.allowed_domains.join(", ") || "no other domain"],
           ["Provider", PROVIDERS[account.provider][0]],
@@ -229,14 +229,14 @@ function Health({ accountId }: { accountId: string }) {
       <h2>Last 30 days</h2>
       <Rates totals={totals} rates={rates} beside={false} />
       <Days days={days} />
-      {isShared && <p className="muted">Campaigns that several accounts send count here as a whole.</p>}
+      {isShared && <p className="muted">Campaigns sent through several accounts are counted here as a whole.</p>}
     </section>
   );
 }
 
 function Used({ usage }: { usage: Usage }) {
   if (usage === null) return "No limit";
-  const text = `${used(usage)} mails`;
+  const text = `${used(usage)} emails`;
   return (
     <>
       {text} <progress value={usage.used} max={usage.limit} aria-label={text} />
@@ -250,7 +250,7 @@ function Uses({ accountId }: { accountId: string }) {
   const { uses, refusal } = useData(["uses", accountId], () => client.app.accounts.uses.query({ params }));
   return (
     <>
-      <p>{uses.length === 0 ? "No draft, send or sequence uses it." : "These use it:"}</p>
+      <p>{uses.length === 0 ? "No draft, send or sequence uses it." : "Used by:"}</p>
       <ul>
         {uses.map(({ id, kind, name, status }) => (
           <li key={id}>

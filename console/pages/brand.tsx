@@ -9,20 +9,20 @@ const LANGUAGES = { en: "English", de: "German", fr: "French", es: "Spanish" };
 const FONTS = { sans: "Sans serif", serif: "Serif", mono: "Monospace" };
 
 const FIELDS: readonly [name: string, label: string, more?: Partial<FieldProps>][] = [
-  ["language", "Language", { choices: LANGUAGES, hint: "The words that the service adds are in this language." }],
-  ["logo_url", "Logo", { type: "url", maxLength: 2_000, hint: "Shown on pages and in confirmation mails." }],
-  ["accent_color", "Accent colour", { type: "color", hint: "Buttons and links have it." }],
-  ["background_color", "Background colour", { type: "color", hint: "It surrounds the text of a mail." }],
+  ["language", "Language", { choices: LANGUAGES, hint: "Text that Mailkeel adds is in this language." }],
+  ["logo_url", "Logo", { type: "url", maxLength: 2_000, hint: "Shown on pages and in confirmation emails." }],
+  ["accent_color", "Accent colour", { type: "color", hint: "Used for buttons and links." }],
+  ["background_color", "Background colour", { type: "color", hint: "Shown around the text of an email." }],
   ["font", "Font", { choices: FONTS }],
-  ["sender_name", "Sender's name", { maxLength: 200, hint: "New drafts begin with it." }],
-  ["sender_email", "Sender's address", { type: "email", maxLength: 320, hint: "New newsletters begin with it." }],
-  ["mail_footer", "Footer", { rows: 3, maxLength: 1_000, hint: "It stands below each mail." }],
+  ["sender_name", "From name", { maxLength: 200, hint: "New drafts start with it." }],
+  ["sender_email", "From address", { type: "email", maxLength: 320, hint: "New newsletters start with it." }],
+  ["mail_footer", "Footer", { rows: 3, maxLength: 1_000, hint: "Shown at the end of every email." }],
   [
     "postal_address",
     "Postal address",
     {
       ...{ rows: 4, maxLength: 1_000 },
-      hint: "The law of many countries requires it in each mail. It stands at the end, or where the merge tag {{ postal_address }} puts it.",
+      hint: "Many countries require it by law in every email. It is shown at the end, or where you put the merge tag {{ postal_address }}.",
     },
   ],
 ];
@@ -73,7 +73,7 @@ export function Page() {
             <Sample values={values} />
           </section>
           {values["logo_url"] && <img className="logo" src={values["logo_url"]} alt="Logo" />}
-          {!disabled && <PickImage label="Choose the logo" onPick={({ url }) => edit("logo_url")(url)} />}
+          {!disabled && <PickImage label="Choose a logo" onPick={({ url }) => edit("logo_url")(url)} />}
         </div>
       </div>
     </>
@@ -86,7 +86,7 @@ function Sample({ values }: { values: Values }) {
   return (
     <div className="sample" style={{ backgroundColor, fontFamily: FONT_FAMILIES[font as keyof typeof FONT_FAMILIES] }}>
       <div>
-        <p>The text of a mail.</p>
+        <p>The text of an email.</p>
         <span style={{ backgroundColor: accent, color: textOn(accent) }}>A button</span>
         {words.map((text) => (
           <small key={text}>{text}</small>

@@ -1,5 +1,5 @@
 import { useQuery } from "@tanstack/react-query";
-import type { DataOf } from "../api.ts";
+import { capitalized, type DataOf } from "../api.ts";
 import { Act } from "../parts/act.tsx";
 import { Refused } from "../parts/form.tsx";
 import { More } from "../parts/more.tsx";
@@ -13,8 +13,8 @@ const STATES = {
   unknown: ["DNS did not answer", "warn"],
 } as const;
 const USES = {
-  signing: ["Signs", "good"],
-  waiting: ["Waits for its record", "warn"],
+  signing: ["Signing", "good"],
+  waiting: ["Waiting for its record", "warn"],
   replaced: ["Replaced", "muted"],
 } as const;
 
@@ -26,10 +26,10 @@ function useDomains() {
   return { calls, addKey };
 }
 
-const KINDS = { rsa: "RSA, which every mailbox can check", ed25519: "Ed25519, as a second key beside RSA" };
-const ALGORITHM = ["algorithm", "Kind of key", { choices: KINDS }] as const;
-const KEEP = "It signs no more. Keep its record until the date shown here: mails may still be under way.";
-const DOMAIN_HINT = "The part of your sender address behind the @.";
+const KINDS = { rsa: "RSA, which every mailbox provider can check", ed25519: "Ed25519, as a second key next to RSA" };
+const ALGORITHM = ["algorithm", "Key type", { choices: KINDS }] as const;
+const KEEP = "It no longer signs. Keep its record until the date shown here: emails may still be under way.";
+const DOMAIN_HINT = "The part of your from address after the @.";
 
 /** The sending domains of a team, with the records that prove their mails. */
 export function Page() {
@@ -48,12 +48,12 @@ export function Page() {
         )}
       </PageHead>
       <p>
-        Mailboxes trust a mail more that its domain has signed. Publish these records where the domain's DNS is kept; it
+        Mailbox providers trust emails more if your domain signs them. Publish these records in your domain's DNS; it
         may take an hour until a new record is found.
       </p>
       {domains.length === 0 && (
         <p className="empty">
-          No domain yet. Add the one that your newsletters come from, then publish the records that are shown.
+          No domains yet. Add the one you send newsletters from, then publish the records shown here.
         </p>
       )}
       {domains.map((domain) => (
@@ -89,14 +89,14 @@ function Domain({ domain, keys, records }: Domains[number]) {
           {mayWrite && (
             <Act
               title="Rotate the key"
-              note="A next key is made. The present one signs until you publish the new record and activate its key."
+              note="A new key is created. The current one signs until you publish the new record and activate its key."
               inputs={[ALGORITHM]}
               act={({ algorithm }) => addKey(domain, algorithm, false)}
             />
           )}
         </div>
       </div>
-      {!keys.some(({ use }) => use === "signing") && <p className="warn">No key signs the mails of this domain yet.</p>}
+      {!keys.some(({ use }) => use === "signing") && <p className="warn">No key signs this domain's emails yet.</p>}
       <Problem error={check.error} />
       {records.map(({ purpose, name, type, value }) => {
         const found = check.data?.data.find((one) => one.purpose === purpose && one.name === name);
@@ -114,7 +114,7 @@ function Domain({ domain, keys, records }: Domains[number]) {
                 ["Type", type],
                 ["Value", <Copy key="value" text={value} name={`the value of the ${purpose} record`} />],
                 ["Found", isWrong && found.found.length > 0 && <code>{found.found.join("\n")}</code>],
-                ["To do", found?.todo && `${found.todo[0]?.toUpperCase()}${found.todo.slice(1)}.`],
+                ["To do", found?.todo && `${capitalized(found.todo)}.`],
                 ["Keep it until", key?.use === "replaced" && <When at={key.keep_record_until} />],
               ]}
             />
@@ -123,7 +123,7 @@ function Domain({ domain, keys, records }: Domains[number]) {
         );
       })}
       {!records.some(({ purpose }) => purpose === "SPF") && (
-        <p className="muted">Connect an account that sends from this domain: its SPF record is shown then.</p>
+        <p className="muted">Connect an account that sends from this domain to see its SPF record.</p>
       )}
     </section>
   );
@@ -138,7 +138,7 @@ function KeyActions({ id: keyId, domain, use, keep_record_until: keptUntil }: Ke
         <Act
           title="Activate"
           kind="primary"
-          note="Its record is looked up. Where it is found, this key signs the mails from now on."
+          note="Its record is looked up. If it is found, this key signs emails from now on."
           act={() => calls.activate.mutate({ params, body: {} })}
         />
       )}
@@ -146,12 +146,14 @@ function KeyActions({ id: keyId, domain, use, keep_record_until: keptUntil }: Ke
         <Act
           title="Remove this key"
           kind="danger"
-          {...(use !== "signing" && { note: keptUntil ? KEEP : "It has signed no mail. Its record can go, too." })}
+          {...(use !== "signing" && {
+            note: keptUntil ? KEEP : "It has signed no emails. You can delete its record, too.",
+          })}
           act={({ force }) => calls.remove.mutate({ params, body: { force: force === "on" } })}
         >
           {use === "signing" && (
             <label>
-              <input type="checkbox" name="force" required /> Leave the mails of {domain} unsigned. To replace the key,
+              <input type="checkbox" name="force" required /> Leave emails from {domain} unsigned. To replace the key,
               rotate it instead.
               <Refused name="force" />
             </label>

@@ -81,7 +81,7 @@ function Shown({ kind, draft }: { kind: Kind; draft: Draft }) {
         </>
       )}
       {isDraft && isDirty ? (
-        <p className="notice">Save your changes: then the {kind} can be checked and sent.</p>
+        <p className="notice">Save your changes before you check and send the {kind}.</p>
       ) : (
         <section className="stack" aria-label="Send">
           <h2>Send</h2>
@@ -97,7 +97,7 @@ function Shown({ kind, draft }: { kind: Kind; draft: Draft }) {
       )}
       {!isDraft && (
         <details>
-          <summary>The mail</summary>
+          <summary>The email</summary>
           <Preview mail={mail} version="sent" />
         </details>
       )}
@@ -115,7 +115,7 @@ function SendOf({ kind, id }: { kind: Kind; id: string }) {
   useEffect(() => {
     if (status !== undefined) void queries.invalidateQueries({ queryKey: [base, `${kind}s`] });
   }, [status, queries, base, kind]);
-  if (!send) return <p className="muted">Its send is kept no longer.</p>;
+  if (!send) return <p className="muted">The record of this send is no longer kept.</p>;
   if (!isOpen(send)) return <Report kind={kind} send={send} />;
   return (
     <>

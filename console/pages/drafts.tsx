@@ -16,18 +16,20 @@ const TEXTS = {
   newsletter: {
     title: "Newsletters",
     create: "New newsletter",
-    empty: "A newsletter goes once to the subscribers of lists: make one, write it, then send it.",
+    empty:
+      "No newsletters yet. A newsletter is sent once to the subscribers of your lists: create one, write it, then send it.",
   },
   campaign: {
     title: "Campaigns",
     create: "New campaign",
-    empty: "A campaign goes once to the contacts of a segment, over one or more accounts: make one, then write it.",
+    empty:
+      "No campaigns yet. A campaign is sent once to the contacts of a segment, from one or more accounts: create one, then write it.",
   },
 };
 
 const { ACTIVE: _running, STOPPED: _stopped, ...FILTERS } = choicesOf(STATES);
 const NONE = <span className="muted">none yet</span>;
-const NAME_HINT = "For the team alone; recipients see the subject.";
+const NAME_HINT = "Only your team sees it; recipients see the subject.";
 
 export const Newsletters = () => <Page kind="newsletter" />;
 export const Campaigns = () => <Page kind="campaign" />;
@@ -69,7 +71,7 @@ function Page({ kind }: { kind: Kind }) {
         {mayWrite && (
           <Act
             title={texts.create}
-            submit="Make the draft"
+            submit="Create draft"
             kind="primary"
             inputs={[["name", "Name", { ...NAME, hint: NAME_HINT }]]}
             act={async ({ name = "", template = "" }, context) => {
@@ -89,7 +91,7 @@ function Page({ kind }: { kind: Kind }) {
       </PageHead>
       <div className="filters">
         <SearchFilter name="q" label="Name or subject contains" />
-        <ChoiceFilter name="status" label="State" any="All" choices={FILTERS} />
+        <ChoiceFilter name="status" label="Status" any="All" choices={FILTERS} />
       </div>
       <List
         caption={texts.title}
@@ -101,16 +103,16 @@ function Page({ kind }: { kind: Kind }) {
         keyOf={({ id }) => id}
         columns={[
           { name: "Name", cell: ({ id, name }) => <Link to={`${base}/${kind}s/${id}`}>{name}</Link> },
-          { name: "State", cell: (draft) => <State of={STATES} is={draft.status} /> },
+          { name: "Status", cell: (draft) => <State of={STATES} is={draft.status} /> },
           { name: "Subject", cell: ({ subject }) => (subject ? plainSubject(subject) : NONE) },
-          { name: "Targets", cell: ({ targets }) => targets.join(", ") || NONE },
+          { name: "Audience", cell: ({ targets }) => targets.join(", ") || NONE },
           { name: "Recipients", cell: recipientsText, isNumber: true },
           { name: "Opened", cell: ({ sent, opened }) => sent > 0 && shortPercent(opened), isNumber: true },
           { name: "Clicked", cell: ({ sent, clicked }) => sent > 0 && shortPercent(clicked), isNumber: true },
           { name: "Start", cell: (draft) => <Start kind={kind} draft={draft} /> },
           { name: "Updated", cell: ({ updated_at }) => <When at={updated_at} /> },
         ]}
-        empty={q || status ? "None is like this." : texts.empty}
+        empty={q || status ? "Nothing matches these filters." : texts.empty}
       />
     </>
   );

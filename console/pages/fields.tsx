@@ -7,7 +7,7 @@ import { Table } from "../parts/table.tsx";
 import { useRole, useWorkspace } from "../session.tsx";
 
 const TYPES = { text: "text", number: "number", boolean: "yes or no", date: "date" } as const;
-const NAME_HINT = "Small letters, digits and _, such as favourite_colour. It cannot be changed later.";
+const NAME_HINT = "Lowercase letters, digits and underscores, such as favourite_colour. It cannot be changed later.";
 
 /** The custom fields of the team's contacts. */
 export function Page() {
@@ -16,7 +16,7 @@ export function Page() {
   const remove = async (name: string, isTrial = false) => {
     if (!isTrial) return audience.deleteField.mutate({ body: { name } });
     const { data } = await audience.fieldUse.query({ query: { name } });
-    const impact = { contacts_with_a_value: data.contacts, segments_that_ask_for_it: data.segments.length };
+    const impact = { contacts_with_a_value: data.contacts, segments_that_use_it: data.segments.length };
     return { meta: { impact } };
   };
   return (
@@ -25,11 +25,11 @@ export function Page() {
         {mayWrite && (
           <Act
             title="New field"
-            submit="Make the field"
+            submit="Create field"
             kind="primary"
             inputs={[
               ["name", "Name", { required: true, maxLength: 63, hint: NAME_HINT }],
-              ["type", "Holds", { choices: TYPES }],
+              ["type", "Type", { choices: TYPES }],
             ]}
             act={({ name = "", type }) => audience.createField.mutate({ body: { name, type: type as "text" } })}
           />
@@ -41,22 +41,22 @@ export function Page() {
         keyOf={({ name }) => name}
         columns={[
           { name: "Name", cell: ({ name }) => name },
-          { name: "Holds", cell: ({ type }) => TYPES[type] },
-          { name: "In a mail", cell: ({ name }) => <code>{`{{ fields.${name} }}`}</code> },
+          { name: "Type", cell: ({ type }) => TYPES[type] },
+          { name: "Merge tag", cell: ({ name }) => <code>{`{{ fields.${name} }}`}</code> },
           {
             name: "Actions",
             cell: ({ name }) =>
               mayWrite && (
                 <More of={name}>
                   <Remove title={`Delete ${name}`} act={({ context }) => remove(name, context.dryRun)}>
-                    Every contact loses its value. Segments that ask for the field select no contact until you change
-                    them, and mails show nothing in its place.
+                    Every contact loses its value. Segments that use the field match no contacts until you change them,
+                    and emails show nothing in its place.
                   </Remove>
                 </More>
               ),
           },
         ]}
-        empty="No field yet. Fields hold facts about your contacts, such as their city: make one, fill it by an import, then select people by it in a segment or name it in a mail."
+        empty="No fields yet. Fields hold facts about your contacts, such as their city: create one, fill it with an import, then use it in a segment or in an email."
       />
     </>
   );

@@ -20,8 +20,8 @@ const REFUSED_SHOWN = 20;
 /** The page for the next step after an import. */
 const NEXT = {
   subscribers: ["newsletters", "Write a newsletter"],
-  contacts: ["segments", "Select some of them by a segment"],
-  suppressions: ["suppressions", "See all addresses that are not mailed"],
+  contacts: ["segments", "Select some of them with a segment"],
+  suppressions: ["suppressions", "See all suppressed addresses"],
 } as const;
 
 /** One uploaded file: its columns, the check, and the import. */
@@ -47,7 +47,7 @@ export function Page() {
             <Act
               title="Delete this import"
               kind="danger"
-              note="The file and its report are deleted. People who were imported stay."
+              note="The file and its report are deleted. People it imported stay."
               act={async () => {
                 await imports.remove.mutate({ params });
                 await navigate({ to: `${base}/imports` });
@@ -66,7 +66,7 @@ export function Page() {
       </p>
       {isUnderWay(state) && (
         <label>
-          {progress} %, also when you close this tab <progress max={100} value={progress} />
+          {progress}%, even if you close this tab <progress max={100} value={progress} />
         </label>
       )}
       {failure && (
@@ -86,8 +86,8 @@ export function Page() {
           {state === "CHECKED" && (
             <Form submit="Import now" onSubmit={() => imports.run.mutate({ params }, { context: { began: found } })}>
               <p>
-                Nothing has changed so far. The import writes people in steps: if it fails, those before stay, and you
-                import the others by the same file.
+                Nothing has changed yet. People are imported in batches: if the import fails, those already imported
+                stay, and you import the others from the same file.
               </p>
             </Form>
           )}
@@ -96,7 +96,7 @@ export function Page() {
       {refused.length > 0 && <RefusedLines lines={refused} isWhole={refused.length === report?.refused} />}
       {isEditable && (
         <details open={state !== "CHECKED"} key={state}>
-          <summary>Columns and choices</summary>
+          <summary>Columns and options</summary>
           <Part>
             <Choices found={found} />
           </Part>
@@ -109,15 +109,15 @@ export function Page() {
 function RefusedLines({ lines, isWhole }: { lines: Import["refused"]; isWhole: boolean }) {
   const csv = lines.map(({ line, reason }) => `${line},"${reason.replaceAll('"', '""')}"\r\n`);
   return (
-    <section className="stack" aria-label="Refused lines">
+    <section className="stack" aria-label="Rejected lines">
       <div className="head">
-        <h2>Refused lines</h2>
+        <h2>Rejected lines</h2>
         <button type="button" onClick={() => saveFile("refused.csv", ["line,reason\r\n", ...csv])}>
-          Download them
+          Download CSV
         </button>
       </div>
       <Table
-        caption="The first refused lines"
+        caption="The first rejected lines"
         rows={lines.slice(0, REFUSED_SHOWN)}
         keyOf={({ line }) => String(line)}
         columns={[
@@ -138,17 +138,17 @@ function RefusedLines({ lines, isWhole }: { lines: Import["refused"]; isWhole: b
 const LABELS: Readonly<Record<string, string>> = {
   rows: "Rows in the file",
   created: "New people",
-  updated: "People with changes",
-  unchanged: "People without a change",
-  duplicates: "Rows whose address is repeated further down",
-  refused: "Rows refused",
-  suppressed: "Addresses that are never mailed from now on",
-  already_suppressed: "Addresses that were suppressed before",
+  updated: "People updated",
+  unchanged: "People unchanged",
+  duplicates: "Rows whose address appears again further down",
+  refused: "Rows rejected",
+  suppressed: "Addresses newly suppressed",
+  already_suppressed: "Addresses already suppressed",
   added: "Added to the list",
   confirmed: "On the list and confirmed by this file",
-  already_subscribed: "On the list already",
-  newly_opted_out: "Opted out of the list by the file",
-  opted_out: "Opted out of the list before, and left alone",
+  already_subscribed: "Already on the list",
+  newly_opted_out: "Unsubscribed from the list by the file",
+  opted_out: "Unsubscribed before, and left unchanged",
 };
 
 function Report({ notes, list, ...counts }: NonNullable<Import["report"]>) {
@@ -161,35 +161,34 @@ function Report({ notes, list, ...counts }: NonNullable<Import["report"]>) {
       />
       {notes.status_columns.length > 0 && (
         <p>
-          Consent is read from {notes.status_columns.join(", ")}: who opted out, bounced or complained is not mailed.
+          Consent is read from {notes.status_columns.join(", ")}: people who opted out, bounced or complained are not
+          emailed.
         </p>
       )}
       {notes.ignored_columns.length > 0 && <p>Not imported: {notes.ignored_columns.map(columnLabel).join(", ")}.</p>}
       {notes.windows_1252_lines > 0 && (
-        <p>
-          {notes.windows_1252_lines} lines are not UTF-8, and were read as Windows-1252. Look at names with accents.
-        </p>
+        <p>{notes.windows_1252_lines} lines are not UTF-8 and were read as Windows-1252. Check names with accents.</p>
       )}
     </>
   );
 }
 
-const columnLabel = (name: string): string => name || "Column without a name";
+const columnLabel = (name: string): string => name || "Unnamed column";
 
 const KINDS: Readonly<Record<Kind, string>> = {
   subscribers: "Subscribers: people who get newsletters, on a list",
   contacts: "Contacts: people with custom fields, for campaigns",
-  suppressions: "Suppressions: addresses that are never mailed",
+  suppressions: "Suppressions: addresses that are never emailed",
 };
 
 const USES: Readonly<Record<string, string>> = {
   none: "Not imported",
   ignored: "Not imported: about something else",
-  consent: "Consent: may be mailed or not",
+  consent: "Consent: may be emailed or not",
   email: "Email address",
   first_name: "First name",
   last_name: "Last name",
-  tracking_consent: "Consent to be tracked",
+  tracking_consent: "Consent to tracking",
 };
 
 /** The kind of the import, the use of each column, and the check. */
@@ -232,19 +231,23 @@ function Choices({ found }: { found: Import }) {
             label="List"
             name="list_id"
             required
-            choices={{ "": "Choose a list", ...Object.fromEntries(lists), none: "No list: they get no newsletter yet" }}
+            choices={{
+              "": "Choose a list",
+              ...Object.fromEntries(lists),
+              none: "No list: they get no newsletters yet",
+            }}
             defaultValue={found.list_id ?? wanted ?? (found.kind === "subscribers" ? "none" : "")}
           />
           <label>
-            <input type="checkbox" name="confirmed" defaultChecked={found.confirmed} /> They have agreed to get mails:
-            ask none of them to confirm, even where the list has double opt-in
+            <input type="checkbox" name="confirmed" defaultChecked={found.confirmed} /> They have agreed to receive
+            emails: do not ask them to confirm, even if the list has double opt-in
           </label>
         </>
       )}
       {kind !== "suppressions" && (
         <label>
           <input type="checkbox" name="enters_sequences" defaultChecked={found.enters_sequences} /> They enter the
-          sequences of the {kind === "contacts" ? "segments that they come into" : "list"}
+          sequences of the {kind === "contacts" ? "segments they match" : "list"}
         </label>
       )}
       <fieldset>

@@ -9,11 +9,11 @@ import { All } from "../parts/table.tsx";
 import { useData, useRole, useWorkspace } from "../session.tsx";
 
 export const STATES = {
-  UPLOADING: ["being uploaded", "accent"],
-  UPLOADED: ["to be checked", "warn"],
-  CHECKING: ["being checked", "accent"],
-  CHECKED: ["checked, to be imported", "warn"],
-  RUNNING: ["being imported", "accent"],
+  UPLOADING: ["uploading", "accent"],
+  UPLOADED: ["ready to check", "warn"],
+  CHECKING: ["checking", "accent"],
+  CHECKED: ["ready to import", "warn"],
+  RUNNING: ["importing", "accent"],
   DONE: ["imported", "good"],
   FAILED: ["failed", "wrong"],
 } as const;
@@ -34,7 +34,7 @@ export function Page() {
       <All
         caption="Imports"
         rows={imports}
-        search={["Name of the file", ({ name }) => name]}
+        search={["File name contains", ({ name }) => name]}
         keyOf={({ id }) => id}
         columns={[
           {
@@ -43,16 +43,16 @@ export function Page() {
           },
           { name: "Imported as", cell: ({ kind }) => kind ?? "not chosen" },
           {
-            name: "State",
+            name: "Status",
             cell: ({ state, progress }) => (
               <>
-                <State of={STATES} is={state} /> {isUnderWay(state) && `${progress} %`}
+                <State of={STATES} is={state} /> {isUnderWay(state) && `${progress}%`}
               </>
             ),
           },
           { name: "Uploaded", cell: ({ created_at }) => <When at={created_at} /> },
         ]}
-        empty="No import yet. Upload a CSV file with the addresses of people: you see the changes before they are made."
+        empty="No imports yet. Upload a CSV file of people: you see the changes before they are made."
       />
     </>
   );
@@ -68,7 +68,7 @@ function NewImport() {
   return (
     <Act
       title="New import"
-      submit="Upload"
+      submit="Upload file"
       kind="primary"
       act={async (values) => {
         const file: unknown = values["file"];
@@ -89,7 +89,7 @@ function NewImport() {
           type="file"
           accept=".csv,.tsv,.txt,text/csv"
           required
-          hint="At most 100 MB. Its first row names the columns; one of them holds the addresses."
+          hint="At most 100 MB. Its first row names the columns; one of them holds the email addresses."
         />
         {progress !== undefined && (
           <label>

@@ -12,13 +12,13 @@ import { useData, useRole, useWorkspace } from "../session.tsx";
 
 const GRACE = { "0": "It stops at once", "1": "1 hour", "24": "1 day", "168": "7 days" };
 const REVOKES =
-  "Programs that use it are refused at once, and sends of it that have not ended are stopped. This cannot be undone.";
+  "Programs that use it lose access at once, and its unfinished sends are stopped. This cannot be undone.";
 const REVOKES_CONSOLE =
-  "Sends that were confirmed by it and have not ended are stopped. Its member is an admin and can renew it: to keep them from sending, change their role.";
+  "Unfinished sends that were confirmed with it are stopped. Its member is an admin and can renew it: to keep them from sending, change their role.";
 
 const STATES = {
-  works: ["works", "good"],
-  left: ["stopped: its member has left", "wrong"],
+  works: ["active", "good"],
+  left: ["inactive: its member has left", "wrong"],
   revoked: ["revoked", "muted"],
   expired: ["expired", "muted"],
 } as const;
@@ -28,27 +28,27 @@ export function Page() {
   const { client, environment } = useWorkspace();
   const mayManage = useRole("ADMIN");
   const [{ state }] = useFilters();
-  const secret = useSecret("Your new key", "Copy it now, and keep it like a password: it is not shown again.");
+  const secret = useSecret("Your new key", "Copy it now and keep it as safe as a password: it is not shown again.");
   const shownState = state === "ended" ? "ended" : "working";
   const { rotateKey, revokeKey, changeCap, renewConsoleKey } = client.app.team;
   const read = () => client.app.team.keys.query({ query: { state: shownState } });
   const { keys, own_console_key } = useData(["keys", shownState], read);
   const lists = useLists();
   const nameOfList = (id: string) =>
-    lists.find((list) => list.id === id)?.name ?? "no list: that of the key was deleted";
+    lists.find((list) => list.id === id)?.name ?? "no list: the key's list was deleted";
   return (
     <>
       <PageHead title="Keys">{mayManage && <Mint lists={lists} onMinted={secret.show} />}</PageHead>
       <p>
-        By a key a program of yours uses the API, as you and for this team.
+        A key lets your program use the API on your behalf, for this team.
         {environment === "test" && " A test key sends nothing."}
       </p>
       {own_console_key === "revoked" && (
         <div className="notice actions">
-          <span>The key by which you send in the console was revoked: you cannot send until you renew it.</span>
+          <span>Your key for sending from the console was revoked: you cannot send until you renew it.</span>
           <Act
             title="Renew"
-            note="You can send again. Your mails of today still count for the new key."
+            note="You can send again. Emails you sent today count towards the new key's limit."
             act={() => renewConsoleKey.mutate({})}
           />
         </div>
@@ -58,7 +58,7 @@ export function Page() {
         rows={keys}
         search={["Name, key or member", ({ name, key_id, member }) => `${name} ${key_id} ${member.name}`]}
         keyOf={({ id }) => id}
-        empty="No such key. Make one for each program that uses the API, so that each can be revoked by itself."
+        empty="No such keys. Create one for each program that uses the API, so that you can revoke each on its own."
         columns={[
           {
             name: "Name",
@@ -66,7 +66,7 @@ export function Page() {
               <>
                 {name}
                 {is_of_console ? (
-                  <p className="muted">Of sessions in this console</p>
+                  <p className="muted">For sending from the console</p>
                 ) : (
                   <p>
                     <code>{key_id}_…</code>
@@ -77,7 +77,7 @@ export function Page() {
           },
           { name: "Member", cell: ({ member, is_yours }) => (is_yours ? `${member.name} (you)` : member.name) },
           {
-            name: "State",
+            name: "Status",
             cell: ({ state, expires_at, member }) => (
               <>
                 <State of={STATES} is={member.has_left ? "left" : state} />
@@ -90,13 +90,13 @@ export function Page() {
             ),
           },
           {
-            name: "May do",
+            name: "Permissions",
             cell: ({ scopes, requires_approval, for_list_id }) => (
               <>
                 <details>
                   <summary>{scopes.length === 1 ? scopes[0] : `${scopes.length} scopes`}</summary>
                   {scopes.join(", ")}
-                  {requires_approval && <p>Each send needs an approval.</p>}
+                  {requires_approval && <p>Each send needs approval.</p>}
                 </details>
                 {for_list_id && <p className="muted">Its newsletters go to {nameOfList(for_list_id)}</p>}
               </>
@@ -107,7 +107,7 @@ export function Page() {
             cell: ({ scopes, send_domains }) => (sends(scopes) ? send_domains.join(", ") || "no domain yet" : "–"),
           },
           {
-            name: "Mails a day",
+            name: "Emails per day",
             isNumber: true,
             cell: ({ scopes, daily_send_cap }) => (sends(scopes) ? daily_send_cap.toLocaleString() : "–"),
           },
@@ -120,7 +120,7 @@ export function Page() {
                     <Act
                       title={`Rotate ${name}`}
                       short="Rotate"
-                      note="You get a new key that may do the same. Put it into your program while the old one works."
+                      note="You get a new key with the same permissions. Put it into your program while the old one still works."
                       inputs={[["grace", "How long the old key still works", { choices: GRACE }]]}
                       act={async ({ grace }) => {
                         const body = { key_id: id, grace_hours: Number(grace) };
@@ -130,10 +130,10 @@ export function Page() {
                   )}
                   {sends(scopes) && (
                     <Act
-                      title={`Limit ${name}`}
-                      short="Limit"
+                      title={`Change limit of ${name}`}
+                      short="Change limit"
                       submit="Save"
-                      inputs={[["daily_send_cap", "Most mails in a day", CAP]]}
+                      inputs={[["daily_send_cap", "Daily email limit", CAP]]}
                       values={{ daily_send_cap }}
                       act={(given) =>
                         changeCap.mutate({ body: { key_id: id, daily_send_cap: Number(given["daily_send_cap"]) } })
@@ -152,22 +152,28 @@ export function Page() {
           },
         ]}
       >
-        <ChoiceFilter name="state" label="State" any="Keys that work" choices={{ ended: "Revoked and expired keys" }} />
+        <ChoiceFilter name="state" label="Status" any="Active keys" choices={{ ended: "Revoked and expired keys" }} />
       </All>
       {secret.dialog}
     </>
   );
 }
 
-const DOMAINS_HINT = "Of your senders' addresses, with commas between: example.com, example.org";
-const CAP = { type: "number", min: 0, max: 2_147_483_647, hint: "A day in UTC.", required: true } as const;
+const DOMAINS_HINT = "The domains of your from addresses, separated by commas: example.com, example.org";
+const CAP = {
+  type: "number",
+  min: 0,
+  max: 2_147_483_647,
+  hint: "A day begins at midnight UTC.",
+  required: true,
+} as const;
 const SEND_INPUTS = [
-  ["send_domains", "Domains it sends from", { hint: DOMAINS_HINT, required: true }],
-  ["daily_send_cap", "Most mails in a day", CAP],
+  ["send_domains", "Sending domains", { hint: DOMAINS_HINT, required: true }],
+  ["daily_send_cap", "Daily email limit", CAP],
 ] as const;
-const EXPIRES = { type: "datetime-local", hint: "Leave it empty for a key without an end." } as const;
+const EXPIRES = { type: "datetime-local", hint: "Leave empty for a key that does not expire." } as const;
 
-const FOR_LIST_HINT = "Each newsletter that the key makes targets it from the start.";
+const FOR_LIST_HINT = "Every newsletter created with the key goes to this list.";
 
 function Mint({ lists, onMinted }: { lists: ReturnType<typeof useLists>; onMinted: (secret: string) => void }) {
   const { client } = useWorkspace();
@@ -186,12 +192,12 @@ function Mint({ lists, onMinted }: { lists: ReturnType<typeof useLists>; onMinte
     onMinted(data.secret);
   };
   const names = Object.fromEntries(lists.map(({ id, name }) => [id, name]));
-  const choices = { "": "None: members attach lists to each newsletter", ...names };
-  const forList = ["for_list_id", "List of its newsletters", { choices, hint: FOR_LIST_HINT }] as const;
+  const choices = { "": "None: members choose lists for each newsletter", ...names };
+  const forList = ["for_list_id", "List for its newsletters", { choices, hint: FOR_LIST_HINT }] as const;
   return (
     <Act
       title="New key"
-      submit="Make the key"
+      submit="Create key"
       kind="primary"
       inputs={[["name", "Name", { hint: "The program that uses it.", required: true, maxLength: 200 }]]}
       isDisabled={scopes.length === 0}
@@ -203,7 +209,7 @@ function Mint({ lists, onMinted }: { lists: ReturnType<typeof useLists>; onMinte
         inputs={[
           ...(scopes.includes("newsletters:write") ? [forList] : []),
           ...(sends(scopes) ? SEND_INPUTS : []),
-          ["expires_at", "Works until", EXPIRES],
+          ["expires_at", "Expires", EXPIRES],
         ]}
         values={{ daily_send_cap: 50_000 }}
       />

@@ -20,7 +20,7 @@ const membersText = ({ members, has_more_members }: Listed) =>
   `${members.toLocaleString()}${has_more_members ? " or more" : ""}`;
 const SIGNED = new Intl.NumberFormat(undefined, { signDisplay: "exceptZero" });
 
-const OPTINS = { DOUBLE: "by a mail (double)", SINGLE: "at once (single)" } as const;
+const OPTINS = { DOUBLE: "Double", SINGLE: "Single" } as const;
 
 /** The lists of a team. */
 export function Lists() {
@@ -43,11 +43,11 @@ export function Lists() {
         keyOf={({ id }) => id}
         columns={[
           { name: "Name", cell: ({ id, name }) => <Link to={`${base}/lists/${id}`}>{name}</Link> },
-          { name: "Members", cell: membersText, isNumber: true },
-          { name: "In 30 days", cell: ({ growth }) => SIGNED.format(growth), isNumber: true },
+          { name: "Subscribers", cell: membersText, isNumber: true },
+          { name: "Last 30 days", cell: ({ growth }) => SIGNED.format(growth), isNumber: true },
           { name: "Note", cell: ({ description }) => description },
           { name: "Opt-in", cell: ({ optin }) => OPTINS[optin] },
-          { name: "Made", cell: ({ created_at }) => <When at={created_at} /> },
+          { name: "Created", cell: ({ created_at }) => <When at={created_at} /> },
           {
             name: "Actions",
             cell: ({ id, name }) =>
@@ -65,29 +65,29 @@ export function Lists() {
         ]}
         empty={
           q
-            ? "No list is like this."
-            : "No list yet. A list holds the people who subscribed to one newsletter: make one, then import people."
+            ? "No lists match."
+            : "No lists yet. A list holds the people who subscribed to one newsletter: create one, then import people."
         }
       />
     </>
   );
 }
 
-const DOUBLE = "Double: a person gets mails once they have confirmed by a link.";
+const DOUBLE = "Double: people get emails once they confirm through a link.";
 
 /** A button that makes a list, or changes one. */
 function ListButton({ list }: { list?: ListRecord }) {
   const { lists } = useWorkspace().client.api;
-  const hint = list ? `${DOUBLE} A change holds for those who subscribe later.` : DOUBLE;
+  const hint = list ? `${DOUBLE} A change applies to new subscribers only.` : DOUBLE;
   return (
     <Act
       {...(list
         ? { title: `Edit ${list.name}`, short: "Edit", submit: "Save", values: list }
-        : { title: "New list", submit: "Make the list", kind: "primary" })}
+        : { title: "New list", submit: "Create list", kind: "primary" })}
       inputs={[
         ["name", "Name", { required: true, maxLength: 200 }],
         ["description", "Note for the team"],
-        ["optin", "Opt-in", { choices: { DOUBLE: "Double", SINGLE: "Single" }, hint }],
+        ["optin", "Opt-in", { choices: OPTINS, hint }],
       ]}
       edits={list && { id: list.id, record: list, read: () => lists.retrieve.query({ params: { listId: list.id } }) }}
       act={({ name = "", description, optin }, context, save): Promise<unknown> => {
@@ -102,11 +102,11 @@ function ListButton({ list }: { list?: ListRecord }) {
 type Member = DataOf<Client["api"]["lists"]["pageSubscribers"]["query"]>[number];
 
 const WITHHELD = {
-  suppressed: "mail to the address is stopped",
-  list_limit: "asked today already",
-  address_limit: "asked too often of late",
-  team_limit: "the team has asked as many people as it may today",
-  relay_failure: "the mail server has not taken the mail",
+  suppressed: "the address is suppressed",
+  list_limit: "already asked today",
+  address_limit: "asked too often recently",
+  team_limit: "the team has reached its limit for today",
+  relay_failure: "the mail server did not accept the email",
 } as const;
 
 /** One list with its subscribers. */
@@ -123,7 +123,7 @@ export function OneList() {
       name: "Status",
       cell: ({ status, confirmation_withheld: withheld }) => (
         <>
-          <State of={SUBSCRIPTION_STATUSES} is={status} /> {withheld && `Not asked: ${WITHHELD[withheld]}`}
+          <State of={SUBSCRIPTION_STATUSES} is={status} /> {withheld && `Not asked to confirm: ${WITHHELD[withheld]}`}
         </>
       ),
     },
@@ -149,7 +149,7 @@ export function OneList() {
         )}
       </PageHead>
       <p className="muted">
-        People join {OPTINS[optin]}.{description && ` ${description}`}
+        {OPTINS[optin]} opt-in.{description && ` ${description}`}
       </p>
       <Part>
         <Growth listId={listId} />
@@ -170,8 +170,8 @@ export function OneList() {
         ]}
         empty={
           status
-            ? "No subscriber has this status."
-            : "This list has no subscriber yet. Add a person, or import many from a file."
+            ? "No subscribers have this status."
+            : "This list has no subscribers yet. Add a person, or import a file."
         }
       >
         <ChoiceFilter name="status" label="Status" any="all" choices={choicesOf(SUBSCRIPTION_STATUSES)} />
@@ -186,8 +186,8 @@ function Growth({ listId }: { listId: string }) {
   const [list] = useData(["lists", listId, "members"], read).lists;
   if (!list) return null;
   const figures = [
-    ["Members", membersText(list)],
-    ["In 30 days", SIGNED.format(list.growth)],
+    ["Subscribers", membersText(list)],
+    ["Last 30 days", SIGNED.format(list.growth)],
   ] as const;
   return <Facts className="figures" of={figures} />;
 }
@@ -202,8 +202,8 @@ function AddPerson({ list: { id: listId, name, optin } }: { list: ListRecord }) 
     const { data } = await lists.addMembers.mutate({ params: { listId }, body: { subscriber_ids: [id] } });
     if (data.added.length > 0) return;
     if (data.already_subscribed.length > 0)
-      return `${email} is on this list already. Where they have not confirmed, a mail asks again.`;
-    const asked = optin === "DOUBLE" ? " A mail asks whether they want to come back." : "";
+      return `${email} is already on this list. If they have not confirmed, another email asks them to.`;
+    const asked = optin === "DOUBLE" ? " An email asks whether they want to come back." : "";
     return `${email} unsubscribed from this list and stays off it until they confirm.${asked}`;
   };
   return (
@@ -214,13 +214,13 @@ function AddPerson({ list: { id: listId, name, optin } }: { list: ListRecord }) 
       kind="primary"
       note={
         optin === "DOUBLE"
-          ? "A mail asks them to confirm; they get newsletters once they have."
-          : "They get the newsletters of this list from now on. Add people who agreed to it."
+          ? "An email asks them to confirm; they get newsletters once they do."
+          : "They get this list's newsletters from now on. Only add people who agreed to it."
       }
       inputs={PERSON_INPUTS}
       act={add}
     >
-      <p className="muted">The names are kept for a new subscriber.</p>
+      <p className="muted">Names are saved only for new subscribers.</p>
     </Act>
   );
 }

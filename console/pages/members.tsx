@@ -5,10 +5,10 @@ import { All } from "../parts/table.tsx";
 import { ROLES, type Role, useData, useRole, useWorkspace } from "../session.tsx";
 
 const RIGHTS: Record<Role, string> = {
-  VIEWER: "reads everything but keys and members",
-  EDITOR: "also writes newsletters, lists, segments and imports, but sends nothing",
-  ADMIN: "also sends, and manages accounts, domains, webhooks, keys and members",
-  OWNER: "also makes and changes owners",
+  VIEWER: "can view everything except keys and members",
+  EDITOR: "can also edit newsletters, lists, segments and imports, but not send",
+  ADMIN: "can also send, and manage accounts, domains, webhooks, keys and members",
+  OWNER: "can also add and change owners",
 };
 const CHOICES = Object.fromEntries(
   Object.entries(RIGHTS).map(([role, text]) => [role, `${ROLES[role as Role]}: ${text}`]),
@@ -32,7 +32,7 @@ export function Page() {
             title="Invite a member"
             kind="primary"
             submit="Invite"
-            note="They get a mail with the address of this console, where they sign in."
+            note="They get an email with a link to this console, where they sign in."
             inputs={[
               ["name", "Name", { required: true, maxLength: 200 }],
               ["email", "Address", { type: "email", required: true, maxLength: 320 }],
@@ -61,7 +61,7 @@ export function Page() {
                   <Act
                     title={`Change role of ${name}`}
                     short="Change role"
-                    note="Their sessions and keys follow at once."
+                    note="This applies to their sessions and keys at once."
                     inputs={[["role", "Role", { choices }]]}
                     values={{ role }}
                     act={({ role: next }) => changeRole.mutate({ body: { member_id: id, role: next as Role } })}
@@ -70,7 +70,7 @@ export function Page() {
                     title={`Remove ${name}`}
                     short="Remove"
                     kind="danger"
-                    note={`${name} can no longer open this team. ${working_keys === 0 ? "They have no key that works." : `Their keys stop working at once: ${working_keys}.`}`}
+                    note={`${name} will lose access to this team. ${working_keys === 0 ? "They have no active keys." : `Their active keys stop working at once: ${working_keys}.`}`}
                     act={() => removeMember.mutate({ body: { member_id: id } })}
                   />
                 </More>

@@ -21,9 +21,9 @@ export function Page() {
 }
 
 const STEPS = {
-  account: ["accounts", "Connect an account that sends the mail"],
-  domain: ["domains", "Publish the records of its domain"],
-  list: ["lists", "Make a list"],
+  account: ["accounts", "Connect a sending account"],
+  domain: ["domains", "Publish its domain's DNS records"],
+  list: ["lists", "Create a list"],
   people: ["imports", "Import people"],
   draft: ["newsletters", "Write a newsletter"],
 } as const;
@@ -36,9 +36,9 @@ function Attention() {
     if (kind === "account") return [`accounts/${id}`, `cannot send: ${words}.`];
     if (kind === "send") return [`${type}s/${id}`, `is paused. ${pauseText(reason)}`];
     if (kind === "sequence") return [`sequences/${id}`, `is paused${reason ? `: ${words}` : ""}.`];
-    if (kind === "webhook") return [`webhooks/${id}`, `is switched off: ${words}.`];
+    if (kind === "webhook") return [`webhooks/${id}`, `is turned off: ${words}.`];
     const [left, used] = [credits.available.toLocaleString(), credits.used_in_a_week.toLocaleString()];
-    return ["usage", `are running out: ${left} are left, and the last week used ${used}.`];
+    return ["usage", `are running low: ${left} left, and ${used} used in the last week.`];
   };
   return (
     <>
@@ -84,9 +84,9 @@ function GoingOut() {
   const { base } = useWorkspace();
   const sends = useProgress();
   return (
-    <section className="stack" aria-label="Going out now">
-      <h2>Going out now</h2>
-      {sends.length === 0 && <p className="muted">Nothing is going out.</p>}
+    <section className="stack" aria-label="Sending now">
+      <h2>Sending now</h2>
+      {sends.length === 0 && <p className="muted">Nothing is being sent.</p>}
       {sends.map((send) => (
         <article key={send.id} className="card stack">
           <h3>
@@ -122,8 +122,8 @@ function LastDays() {
       <h2>Last 30 days</h2>
       {totals.sent + totals.rejected === 0 ? (
         <p className="empty">
-          No mail was sent in the last 30 days. <Link to={`${base}/newsletters`}>Write a newsletter</Link>, then check
-          and confirm its send on its page.
+          No emails were sent in the last 30 days. <Link to={`${base}/newsletters`}>Write a newsletter</Link>, then
+          check and send it from its page.
         </p>
       ) : (
         <Days days={days} />

@@ -21,8 +21,9 @@ export const Subscribers = () => <People kind="subscribers" />;
 export const Contacts = () => <People kind="contacts" />;
 
 const EMPTY = {
-  subscribers: "No subscriber yet. Subscribers are on lists and get newsletters: make one here, or import a file.",
-  contacts: "No contact yet. Segments select contacts, and campaigns mail them: make one here, or import a file.",
+  subscribers: "No subscribers yet. Subscribers are on lists and get newsletters: add one here, or import a file.",
+  contacts:
+    "No contacts yet. Segments select contacts, and campaigns are sent to them: add one here, or import a file.",
 } as const;
 
 function People({ kind }: { kind: PersonKind }) {
@@ -79,7 +80,7 @@ function People({ kind }: { kind: PersonKind }) {
               ),
           },
         ]}
-        empty={status ? "No contact has this status." : EMPTY[kind]}
+        empty={status ? "No contacts have this status." : EMPTY[kind]}
       >
         {isContacts && (
           <ChoiceFilter name="email_status" label="Address status" any="all" choices={choicesOf(EMAIL_STATUSES)} />

@@ -45,18 +45,18 @@ export function Page() {
       <PageHead title={email} />
       <div className="cards">
         <section className="card">
-          <h2>Mail</h2>
+          <h2>Email</h2>
           {suppression ? (
             <>
               <p className="wrong">
-                Stopped: {REASONS[suppression.reason] ?? suppression.reason}, since <When at={suppression.created_at} />
-                .
+                Suppressed: {REASONS[suppression.reason] ?? suppression.reason}, since{" "}
+                <When at={suppression.created_at} />.
               </p>
               <Lift {...suppression} />
             </>
           ) : (
             <>
-              <p className="good">Allowed.</p>
+              <p className="good">Can be emailed.</p>
               <Suppress email={email} />
             </>
           )}
@@ -82,13 +82,13 @@ export function Page() {
 }
 
 const CONSENT_WAYS = {
-  api: "over the API",
+  api: "through the API",
   import: "from an imported file",
-  page: "on the page that a mail links to",
-  member: "recorded by a member of the team",
-  form: "at a sign-up form",
+  page: "on a page linked from an email",
+  member: "recorded by a team member",
+  form: "on a sign-up form",
 };
-const ANSWERS = { granted: "Counting is allowed", denied: "Counting is not allowed" } as const;
+const ANSWERS = { granted: "Tracking is allowed", denied: "Tracking is not allowed" } as const;
 type Answer = keyof typeof ANSWERS;
 
 /** The person's answer whether their opens and clicks may be counted. */
@@ -109,7 +109,7 @@ function Tracking({ email, consent }: { email: string; consent: Person["tracking
           {consent.words && <blockquote>{consent.words}</blockquote>}
         </>
       ) : (
-        <p>This person has not said whether their opens and clicks may be counted.</p>
+        <p>This person has not said whether their opens and clicks may be tracked.</p>
       )}
       {useRole("EDITOR") && (
         <Act
@@ -117,7 +117,7 @@ function Tracking({ email, consent }: { email: string; consent: Person["tracking
           submit="Save"
           inputs={[
             ["status", "Answer", { choices: ANSWERS }],
-            ["words", "The text that they were shown", { required: true, maxLength: 1000 }],
+            ["words", "The text they were shown", { required: true, maxLength: 1000 }],
           ]}
           values={{ status: "granted" }}
           act={note}
@@ -128,8 +128,8 @@ function Tracking({ email, consent }: { email: string; consent: Person["tracking
 }
 
 const ABSENT = {
-  subscribers: "Not a subscriber: no newsletter goes to them.",
-  contacts: "Not a contact: no campaign goes to them.",
+  subscribers: "Not a subscriber: they get no newsletters.",
+  contacts: "Not a contact: they get no campaigns.",
 } as const;
 
 interface RecordProps {
@@ -184,7 +184,7 @@ function Subscriptions({ subscriber: { id, subscriptions } }: { subscriber: Subs
       <h2>Subscriptions</h2>
       <Table
         caption="Subscriptions"
-        empty="They are on no list yet."
+        empty="Not on any list yet."
         rows={subscriptions}
         keyOf={({ list_id }) => list_id}
         columns={[
@@ -226,9 +226,9 @@ function Subscriptions({ subscriber: { id, subscriptions } }: { subscriber: Subs
 }
 
 const SOURCES: Readonly<Record<string, string>> = {
-  link: "by the link in a mail",
-  one_click: "by the button of a mail program",
-  mailto: "by a mail",
+  link: "through the link in an email",
+  one_click: "with the button of an email app",
+  mailto: "by email",
 };
 
 /** When the person opted out, and by which mail. */
@@ -239,13 +239,13 @@ function OptOuts({ email }: { email: string }) {
   return (
     optOuts.length > 0 && (
       <section className="stack">
-        <h2>Opt-outs</h2>
+        <h2>Unsubscribes</h2>
         <ul>
           {optOuts.map(({ id, source, campaign_id, unsubscribed_at: at }) => (
             <li key={id}>
               <When at={at} />, {SOURCES[source] ?? source}
-              {campaign_id && " of "}
-              {campaign_id && <Link to={pathOf(campaign_id)}>this mailing</Link>}
+              {campaign_id && ": "}
+              {campaign_id && <Link to={pathOf(campaign_id)}>view the email</Link>}
             </li>
           ))}
         </ul>
@@ -256,11 +256,11 @@ function OptOuts({ email }: { email: string }) {
 
 const REPORTS: Readonly<Record<string, string>> = {
   "bounce:hard": "bounced: no such address",
-  "bounce:soft": "bounced for a time",
-  "refusal:soft": "refused for a time",
-  complaint: "complained",
-  "complaint:unknown": "somebody complained",
-  "complaint:withdrawn": "complaint taken back",
+  "bounce:soft": "bounced temporarily",
+  "refusal:soft": "rejected temporarily",
+  complaint: "marked as spam",
+  "complaint:unknown": "someone complained",
+  "complaint:withdrawn": "complaint withdrawn",
 };
 const times = (count: number) => (count === 0 ? "–" : count === 1 ? "once" : `${count} times`);
 
@@ -269,9 +269,9 @@ function Mails({ email }: { email: string }) {
   const { client, base } = useWorkspace();
   return (
     <section className="stack">
-      <h2>Mails</h2>
+      <h2>Emails</h2>
       <List
-        caption="Mails"
+        caption="Emails"
         queryKey={[base, "history", email]}
         read={async (before) => {
           const { data } = await client.app.audience.history.query({ query: { email, before } });
@@ -289,7 +289,7 @@ function Mails({ email }: { email: string }) {
           },
           { name: "When", cell: ({ updated_at }) => <When at={updated_at} /> },
           {
-            name: "Outcome",
+            name: "Delivery status",
             cell: ({ status, reason, reports }) => (
               <>
                 <State of={OUTCOMES} is={status.toLowerCase()} /> {status !== "SENT" && reason && reasonText(reason)}{" "}
@@ -300,7 +300,7 @@ function Mails({ email }: { email: string }) {
           { name: "Opened", cell: ({ opens }) => times(opens) },
           { name: "Clicked", cell: ({ clicks }) => times(clicks) },
         ]}
-        empty="No mail went to this address yet, or its records are kept no longer."
+        empty="No emails were sent to this address yet, or their records are no longer kept."
       />
     </section>
   );

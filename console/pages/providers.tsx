@@ -6,14 +6,14 @@ import { More } from "../parts/more.tsx";
 import { Copy, Facts, PageHead, State } from "../parts/page.tsx";
 import { useData, useRole, useWorkspace } from "../session.tsx";
 
-const STATES = { true: ["Ready", "good"], false: ["Refuses every report until this is set", "warn"] } as const;
+const STATES = { true: ["Ready", "good"], false: ["Rejects all reports until this is set", "warn"] } as const;
 
-const ANY_TOPIC = "Empty: the first topic that asks to be confirmed.";
-const PUBLIC_KEY = "SendGrid shows it where its event webhook is made to sign.";
-const SIGNING_KEY = "The provider shows it beside its webhooks. It is stored encrypted, and not shown again.";
+const ANY_TOPIC = "Leave empty for the first topic that asks for confirmation.";
+const PUBLIC_KEY = "SendGrid shows it where you turn on signing for its event webhook.";
+const SIGNING_KEY = "The provider shows it next to its webhooks. It is stored encrypted, and not shown again.";
 /** The inputs of a webhook, by what its provider needs. */
 const INPUTS = {
-  topicArn: [["topic", "ARN of the SNS topic", { hint: ANY_TOPIC }]],
+  topicArn: [["topic", "SNS topic ARN", { hint: ANY_TOPIC }]],
   publicKey: [["public_key", "Verification key", { hint: PUBLIC_KEY, autoComplete: "off" }]],
   signingKey: [["signing_key", "Signing key", { type: "password", hint: SIGNING_KEY, autoComplete: "new-password" }]],
   password: [],
@@ -35,11 +35,13 @@ export function Page() {
     <>
       <PageHead title="Providers">{useRole("ADMIN") && <Add providers={providers} />}</PageHead>
       <p>
-        If your mails leave by one of these providers, it can report bounces and complaints here: addresses that do not
-        exist and people who complained are then not mailed again.
+        If you send through one of these providers, it can report bounces and complaints here: addresses that do not
+        exist and people who complained then get no more emails.
       </p>
       {sources.length === 0 && (
-        <p className="empty">No provider yet. Add yours, then paste the address that is shown into its own settings.</p>
+        <p className="empty">
+          No providers yet. Add yours, then paste the address shown here into the provider's settings.
+        </p>
       )}
       {sources.map((source) => (
         <Provider key={source.id} {...source} />
@@ -84,7 +86,7 @@ function Provider({ id, name, needs, events, url, user, password, topic, is_read
         <div className="actions">
           {input && (
             <Act
-              title={`Set: ${input[1]}`}
+              title="Change settings"
               inputs={[[input[0], input[1], { ...input[2], required: true }]]}
               act={(values) => calls.change.mutate({ params, body: givenIn(values) })}
             />
@@ -93,7 +95,7 @@ function Provider({ id, name, needs, events, url, user, password, topic, is_read
             <Act
               title="Remove"
               kind="danger"
-              note="Its address is refused from now on. Take it out of the provider's settings, too."
+              note="Its address stops working. Remove it from the provider's settings, too."
               act={() => calls.remove.mutate({ params })}
             />
           </More>
@@ -101,10 +103,10 @@ function Provider({ id, name, needs, events, url, user, password, topic, is_read
       </div>
       <Facts
         of={[
-          ["State", <State key="state" of={STATES} is={String(is_ready)} />],
+          ["Status", <State key="state" of={STATES} is={String(is_ready)} />],
           ["Address to paste", <Copy key="url" text={url} name="the address" />],
-          ["User name, if it is asked for", user],
-          ["Password, if it is asked for", password && <Copy key="password" text={password} name="the password" />],
+          ["User name, if asked for", user],
+          ["Password, if asked for", password && <Copy key="password" text={password} name="the password" />],
           ["Topic", topic],
           ["Events", events],
         ]}

@@ -38,9 +38,9 @@ export function Segments() {
         keyOf={({ id }) => id}
         columns={[
           { name: "Name", cell: ({ id, name }) => <Link to={`${base}/segments/${id}`}>{name}</Link> },
-          { name: "Changed", cell: ({ updated_at }) => <When at={updated_at} /> },
+          { name: "Updated", cell: ({ updated_at }) => <When at={updated_at} /> },
         ]}
-        empty="No segment yet. A segment selects contacts by their fields, lists and opened mails; campaigns and sequences mail it. Make the first one."
+        empty="No segments yet. A segment selects contacts by their fields, lists and opened emails, for campaigns and sequences. Create the first one."
       />
     </>
   );
@@ -104,7 +104,7 @@ function Editor({ edits, onKept }: EditorProps) {
         )}
       </PageHead>
       {segment?.deleted_at && (
-        <p className="notice">This segment was deleted; a mailing that was sent still names it.</p>
+        <p className="notice">This segment was deleted. An email that was sent still refers to it.</p>
       )}
       <Conditions value={conditions} onChange={setConditions} />
       <Count
@@ -115,7 +115,7 @@ function Editor({ edits, onKept }: EditorProps) {
         <Form
           inputs={[["name", "Name", { required: true, maxLength: 200 }]]}
           values={segment}
-          submit={segment ? "Save" : "Make the segment"}
+          submit={segment ? "Save" : "Create segment"}
           isDisabled={conditions === undefined}
           edits={edits}
           onKept={onKept}
@@ -143,7 +143,7 @@ function Count({ conditions, isReady }: { conditions: unknown; isReady: boolean 
     retry: false,
     placeholderData: keepPreviousData,
   });
-  if (!isReady) return <p className="muted">Complete the conditions to see how many contacts they select.</p>;
+  if (!isReady) return <p className="muted">Complete the conditions to see how many contacts match.</p>;
   if (query.error) return <Problem error={query.error} />;
   return (
     <p role="status">

@@ -1,4 +1,5 @@
 import { Link, useNavigate, useParams } from "@tanstack/react-router";
+import { capitalized } from "../api.ts";
 import { Act } from "../parts/act.tsx";
 import { plainSubject } from "../parts/draft/content.ts";
 import { Duplicate } from "../parts/duplicate.tsx";
@@ -26,7 +27,7 @@ export function Sequences() {
         {mayWrite && environment === "live" && (
           <Act
             title="New sequence"
-            submit="Make the sequence"
+            submit="Create sequence"
             kind="primary"
             inputs={NAME}
             act={async ({ name = "", target = "", from_email = "", from_name }, context) => {
@@ -41,8 +42,8 @@ export function Sequences() {
         )}
       </PageHead>
       <div className="filters">
-        <SearchFilter name="q" label="Name" />
-        <ChoiceFilter name="status" label="State" any="All" choices={choicesOf(SEQUENCE_STATES)} />
+        <SearchFilter name="q" label="Name contains" />
+        <ChoiceFilter name="status" label="Status" any="All" choices={choicesOf(SEQUENCE_STATES)} />
       </div>
       <List
         caption="Sequences"
@@ -54,15 +55,15 @@ export function Sequences() {
         keyOf={({ id }) => id}
         columns={[
           { name: "Name", cell: ({ id, name }) => <Link to={`${base}/sequences/${id}`}>{name}</Link> },
-          { name: "State", cell: (sequence) => <State of={SEQUENCE_STATES} is={sequence.status} /> },
-          { name: "Mails", cell: ({ target }) => target ?? "a list or segment that was deleted" },
+          { name: "Status", cell: (sequence) => <State of={SEQUENCE_STATES} is={sequence.status} /> },
+          { name: "Audience", cell: ({ target }) => target ?? "deleted list or segment" },
           { name: "From", cell: ({ from_email }) => from_email },
           { name: "Steps", cell: ({ steps }) => steps, isNumber: true },
         ]}
         empty={
           q || status
-            ? "No sequence is like this."
-            : "No sequence yet. A sequence mails those who come onto a list, or into a segment: a welcome at once, the next mail some days later."
+            ? "No sequences match."
+            : "No sequences yet. A sequence emails people who join a list or segment: a welcome at once, the next email a few days later."
         }
       />
     </>
@@ -77,19 +78,19 @@ function Choices() {
     ...segments.map(({ id, name }) => [`segment_id ${id}`, `Segment: ${name}`]),
   ]);
   const inputs = [
-    ["target", "Mails those who come into", { choices, required: true }],
+    ["target", "Sent to people who join", { choices, required: true }],
     ["from_email", "From address", { type: "email", required: true, suggestions: addresses }],
-    ["from_name", "Name beside it", { maxLength: 200 }],
+    ["from_name", "From name", { maxLength: 200 }],
   ] as const;
   return <Inputs inputs={inputs} />;
 }
 
-const PEOPLE = { ACTIVE: "in it", COMPLETED: "passed all steps", LEFT: "left", PRESENT: "were there before" };
-const NAME = [["name", "Name", { required: true, maxLength: 200, hint: "For your team alone." }]] as const;
+const PEOPLE = { ACTIVE: "in progress", COMPLETED: "finished", LEFT: "left", PRESENT: "joined before the start" };
+const NAME = [["name", "Name", { required: true, maxLength: 200, hint: "Only your team sees it." }]] as const;
 
-const START = "Mails go out with your key, and count towards its daily limit.";
-const KEYS = { same: "The key that it was started with", own: "My key" };
-const WERE_DUE = { choices: { mail: "Get their mail", skip: "Pass this step without a mail" } };
+const START = "Emails are sent with your key and count towards its daily limit.";
+const KEYS = { same: "The key it was started with", own: "My key" };
+const WERE_DUE = { choices: { mail: "Get their email", skip: "Skip this step" } };
 
 const peopleIn = (counts: Partial<Record<string, number>>) =>
   Object.entries(PEOPLE)
@@ -116,7 +117,7 @@ export function OneSequence() {
   const resume = async ({ due: choice, key }: Record<string, string>) => {
     const body = { ...(choice && { due: choice as "mail" }), with_own_key: key === "own" };
     const { data } = await sequences.resume.mutate({ params, body });
-    return `Mailed now: ${data.due - data.spread}; within the hour: ${data.spread}; skipped: ${data.skipped}.`;
+    return `Emailed now: ${data.due - data.spread}; within the hour: ${data.spread}; skipped: ${data.skipped}.`;
   };
   const close = (options?: { ignoreBlocker: boolean }) => setFilters({ step: undefined, after: undefined }, options);
   const write = (before?: string) => setFilters({ step: newStepId(), after: before });
@@ -128,7 +129,7 @@ export function OneSequence() {
             title="Start"
             kind="primary"
             isDisabled={steps.length === 0}
-            note={steps.length === 0 ? "It has no steps. Write and save them first." : START}
+            note={steps.length === 0 ? "It has no steps yet. Write and save one first." : START}
             act={({ members: who }) => {
               const began = { id: sequenceId, updated_at: sequence.steps_updated_at };
               return sequences.start.mutate(
@@ -153,7 +154,7 @@ export function OneSequence() {
         {isAdmin && status === "ACTIVE" && (
           <Act
             title="Pause"
-            note="No further mail begins. Mails under way are sent, and people still enter."
+            note="No further emails start. Emails already under way are sent, and people still enter."
             act={() => sequences.pause.mutate({ params })}
           />
         )}
@@ -161,9 +162,9 @@ export function OneSequence() {
           <Act
             title="Resume"
             kind="primary"
-            note={`${people(due)} fell due. The first 1,000 are mailed at once, the others within the hour.`}
+            note={`${people(due)} were due in the meantime. The first 1,000 are emailed at once, the others within the hour.`}
             inputs={[
-              ["due", "Those who were due when it was paused", WERE_DUE],
+              ["due", "People who were due when it was paused", WERE_DUE],
               ["key", "Send with", { choices: KEYS }],
             ]}
             act={resume}
@@ -174,7 +175,7 @@ export function OneSequence() {
             <Act
               title="Stop"
               kind="danger"
-              note={`${people(sequence.people.ACTIVE ?? 0)} leave it, and it cannot be started again.`}
+              note={`${people(sequence.people.ACTIVE ?? 0)} leave the sequence, and it cannot be started again.`}
               act={() => sequences.stop.mutate({ params })}
             />
           )}
@@ -195,8 +196,8 @@ export function OneSequence() {
               <Act
                 title="Delete"
                 kind="danger"
-                submit="Delete the sequence"
-                note={`Its ${steps.length === 1 ? "step goes" : `${steps.length} steps go`} with it. It has mailed no person.`}
+                submit="Delete sequence"
+                note={`Its ${steps.length === 1 ? "step is" : `${steps.length} steps are`} deleted, too. It has emailed no one.`}
                 // It leaves the page before that is read again.
                 act={() => sequences.remove.mutate({ params }).then(() => navigate({ to: `${base}/sequences` }))}
               />
@@ -205,24 +206,24 @@ export function OneSequence() {
       </PageHead>
       <Facts
         of={[
-          ["State", <State key="state" of={SEQUENCE_STATES} is={status} />],
-          ["Why", status === "PAUSED" && sequence.problem],
+          ["Status", <State key="state" of={SEQUENCE_STATES} is={status} />],
+          ["Reason", status === "PAUSED" && sequence.problem],
           [
-            "Mails",
+            "Audience",
             <Link key="target" to={`${base}/${target}`}>
-              {sequence.list_name ?? sequence.segment_name ?? "a list that was deleted"}
+              {sequence.list_name ?? sequence.segment_name ?? "deleted list or segment"}
             </Link>,
           ],
           ["From", sequence.from_name ? `${sequence.from_name}, ${sequence.from_email}` : sequence.from_email],
           ["People", peopleIn(sequence.people)],
-          ["Next mail", sequence.next_due_at && <When at={sequence.next_due_at} />],
-          ["Mailed today", isRunning && sequence.mailed_today],
+          ["Next email", sequence.next_due_at && <When at={sequence.next_due_at} />],
+          ["Emailed today", isRunning && sequence.mailed_today],
         ]}
       />
       <h2>Steps</h2>
       <Table
         caption="Steps"
-        empty="No step yet. An editor writes its mails."
+        empty="No steps yet. An editor adds them."
         rows={steps}
         keyOf={({ id }) => id}
         columns={[
@@ -242,7 +243,7 @@ export function OneSequence() {
           { name: "When", cell: whenText },
           { name: "Conditions", cell: conditionsText },
           ...(["waiting", "sent", "opened", "clicked", "left"] as const).map((name) => ({
-            name: `${name[0]?.toUpperCase()}${name.slice(1)}`,
+            name: capitalized(name),
             cell: (step: (typeof steps)[number]) => Number(step[name]).toLocaleString(),
             isNumber: true,
           })),
@@ -270,8 +271,8 @@ function WhoEnters(params: { sequenceId: string }) {
     sequences.countMembers.query({ params }),
   );
   const choices = {
-    new: "Those who come from now on",
-    all: `Also ${isEstimate ? "about " : ""}${people(members)} who are there now`,
+    new: "People who join from now on",
+    all: `Also ${isEstimate ? "about " : ""}${people(members)} who are already there`,
   };
-  return <Inputs inputs={[["members", "Who enters it", { choices }]]} />;
+  return <Inputs inputs={[["members", "Who enters", { choices }]]} />;
 }

@@ -3,10 +3,10 @@ import { Form, textsOf } from "../parts/form.tsx";
 import { PageHead } from "../parts/page.tsx";
 import { useData, useRole, useWorkspace } from "../session.tsx";
 
-const TRACKING_HINT = "For sends that are confirmed from now on. A newsletter or a campaign may say otherwise.";
+const TRACKING_HINT = "Applies to sends confirmed from now on. A newsletter or campaign can override it.";
 const TRACKING = {
   OFF: "Off: opens and clicks are not counted",
-  ALL: "Count opens and clicks of everyone who has not denied it",
+  ALL: "Count opens and clicks of everyone who has not said no",
   AGREED: "Count opens and clicks only of people who agreed",
 } as const;
 type Tracking = keyof typeof TRACKING;
@@ -28,8 +28,12 @@ export function Page() {
       <Form
         key={turn}
         inputs={[
-          ["name", "Name of the team", { required: true, maxLength: 200, disabled }],
-          ["time_zone", "Time zone", { hint: "Send days are days in this zone.", choices: textsOf(zones), disabled }],
+          ["name", "Team name", { required: true, maxLength: 200, disabled }],
+          [
+            "time_zone",
+            "Time zone",
+            { hint: "Allowed days are counted in this zone.", choices: textsOf(zones), disabled },
+          ],
           ["tracking", "Tracking", { hint: TRACKING_HINT, choices: TRACKING, disabled }],
         ]}
         values={{ name, time_zone, tracking }}

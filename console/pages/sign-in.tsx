@@ -26,8 +26,8 @@ function AskForLink() {
     return (
       <div role="status">
         <p>
-          If {sentTo} belongs to a member of a team, a link is on its way there. Open it in this browser within 15
-          minutes. If one came in the last 10 minutes, use that one: no other is sent.
+          If {sentTo} belongs to a team member, a sign-in link is on its way. Open it in this browser within 15 minutes.
+          If you got one in the last 10 minutes, use that one: no new link is sent.
         </p>
         <button type="button" onClick={() => setSentTo(undefined)}>
           Use another address
@@ -46,7 +46,7 @@ function AskForLink() {
         setSentTo(email);
       }}
     >
-      {page && <p>You are not signed in, or your session has ended. Sign in to return to the page.</p>}
+      {page && <p>You are not signed in, or your session has ended. Sign in to return to your page.</p>}
     </Form>
   );
 }
@@ -63,11 +63,11 @@ function UseLink({ link }: { link: string }) {
           window.location.replace(page);
         }}
       >
-        <p>Press to sign in with the link from your mail.</p>
+        <p>Press the button to sign in with the link from your email.</p>
       </Form>
       <p>
         <Link to="/sign-in" hash="">
-          Ask for a new link
+          Request a new link
         </Link>
       </p>
     </>

@@ -10,7 +10,7 @@ import { useWorkspace } from "../session.tsx";
 type Suppression = DataOf<Client["api"]["suppressions"]["retrieve"]["query"]>;
 
 const EMPTY =
-  "No address is stopped. Bounces, complaints and people who unsubscribe from all mail come here by themselves; stop others by hand.";
+  "No suppressed addresses. Bounces, complaints and people who unsubscribe from all emails are added automatically; add others by hand.";
 
 /** The addresses that the team does not mail. */
 export function Page() {
@@ -33,7 +33,7 @@ export function Page() {
           { name: "Since", cell: ({ created_at }) => <When at={created_at} /> },
           { name: "Actions", cell: (suppression) => <Lift {...suppression} /> },
         ]}
-        empty={reason ? "No address has this reason." : EMPTY}
+        empty={reason ? "No addresses have this reason." : EMPTY}
       >
         <ChoiceFilter name="reason" label="Reason" any="all" choices={REASONS} />
       </AddressList>

@@ -23,7 +23,7 @@ export function Page() {
         columns={[
           { name: "Name", cell: ({ name }) => name },
           { name: "Subject", cell: ({ subject }) => subject && plainSubject(subject) },
-          { name: "Changed", cell: ({ updated_at }) => <When at={updated_at} /> },
+          { name: "Updated", cell: ({ updated_at }) => <When at={updated_at} /> },
           {
             name: "Actions",
             cell: (template) => (
@@ -40,7 +40,7 @@ export function Page() {
             ),
           },
         ]}
-        empty="No template of your team yet. Open a newsletter or campaign, and press “Save as template”: the next one can begin with it. Templates of the service are offered there, too."
+        empty="No templates yet. Open a newsletter or campaign and choose “Save as template”: the next one can start from it. Built-in templates are offered there, too."
       />
     </>
   );
@@ -72,7 +72,7 @@ function Changes(template: Template) {
         title={`Delete ${name}`}
         short="Delete"
         kind="danger"
-        note="Mails that were made of it stay as they are."
+        note="Emails created from it stay as they are."
         act={() => templates.remove.mutate({ params })}
       />
     </>

@@ -13,25 +13,21 @@ export function Page() {
     <>
       <PageHead title="Usage" />
       <p>
-        Plan {current.plan.toLowerCase()}, {MONTH.format(new Date(period.start))}. Credits are counted by the month in
-        UTC.
+        Plan: {current.plan.toLowerCase()}, {MONTH.format(new Date(period.start))}. Credits are counted per calendar
+        month (UTC).
       </p>
       <div className="cards">
         <Bar
           label="Email credits"
           {...credits}
-          hint={`One for each mail. ${credits.reserved.toLocaleString()} are set aside for sends under way, ${credits.remaining.toLocaleString()} are left.`}
+          hint={`One per email. ${credits.reserved.toLocaleString()} are reserved for sends under way, ${credits.remaining.toLocaleString()} are left.`}
         />
-        <Bar
-          label="Contact slots"
-          {...limits["contacts.slots"]}
-          hint="Different addresses of contacts and subscribers."
-        />
+        <Bar label="Contact slots" {...limits["contacts.slots"]} hint="Unique addresses of contacts and subscribers." />
         <Bar label="Webhook endpoints" {...limits["webhooks.endpoints"]} />
         <div className="card">
           <h2>API requests</h2>
-          <p>{limits["api.requests_per_minute"].limit.toLocaleString()} in a minute</p>
-          <p className="muted">For each API key; your own work in the console counts for itself.</p>
+          <p>{limits["api.requests_per_minute"].limit.toLocaleString()} per minute</p>
+          <p className="muted">Per API key; your own work in the console is counted separately.</p>
         </div>
       </div>
     </>
@@ -54,8 +50,8 @@ function Bar({ label, used, limit, hint }: BarProps) {
     <div className="card">
       <h2 id={id}>{label}</h2>
       <p className={isFull ? "wrong" : undefined}>
-        {used.toLocaleString()} {limit === null ? "used, without a limit" : `of ${limit.toLocaleString()} used`}
-        {isFull && "; none is left"}
+        {used.toLocaleString()} {limit === null ? "used, no limit" : `of ${limit.toLocaleString()} used`}
+        {isFull && "; none left"}
       </p>
       {limit !== null && <progress aria-labelledby={id} value={Math.min(used, limit)} max={Math.max(limit, 1)} />}
       {hint && <p className="muted">{hint}</p>}

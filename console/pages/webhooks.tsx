@@ -12,11 +12,11 @@ import { List } from "../parts/table.tsx";
 import { useData, useRole, useWorkspace } from "../session.tsx";
 
 const HEALTH = {
-  working: ["Works", "good"],
-  failing: ["Fails", "wrong"],
+  working: ["Working", "good"],
+  failing: ["Failing", "wrong"],
   unproven: ["No success in the last day", "muted"],
   manual: ["Off", "warn"],
-  failed: ["Switched off, because it failed for days", "wrong"],
+  failed: ["Turned off after failing for days", "wrong"],
 } as const;
 
 type Endpoint = DataOf<Client["api"]["webhooks"]["retrieve"]["query"]>;
@@ -27,7 +27,7 @@ const EndpointState = ({ active, health, disabled_reason: reason }: Endpoint) =>
 
 const INPUTS = [
   ["url", "URL", { type: "url", required: true }],
-  ["name", "Name", { maxLength: 200, hint: "Empty: the host of the URL." }],
+  ["name", "Name", { maxLength: 200, hint: "Leave empty to use the host of the URL." }],
   ["description", "Note", { maxLength: 1_000 }],
 ] as const;
 
@@ -64,10 +64,7 @@ function EventPicker({ chosen, onChange }: { chosen: readonly string[]; onChange
 }
 
 const useEndpointSecret = () =>
-  useSecret(
-    "The endpoint's secret",
-    "Copy it to your program now: it verifies the signatures, and it is not shown again.",
-  );
+  useSecret("The endpoint's secret", "Copy it into your program now: it verifies signatures, and is not shown again.");
 
 /** The webhook endpoints of a team. */
 export function Webhooks() {
@@ -82,7 +79,7 @@ export function Webhooks() {
         {useRole("ADMIN") && (
           <Act
             title="New endpoint"
-            submit="Make the endpoint"
+            submit="Create endpoint"
             kind="primary"
             inputs={INPUTS}
             onOpen={() => setEvents([])}
@@ -98,7 +95,7 @@ export function Webhooks() {
       </PageHead>
       {secret.dialog}
       <div className="filters">
-        <ChoiceFilter name="active" label="State" any="All" choices={{ true: "On", false: "Off" }} />
+        <ChoiceFilter name="active" label="Status" any="All" choices={{ true: "On", false: "Off" }} />
         <ChoiceFilter name="event" label="Event" any="All" choices={textsOf(types)} />
       </div>
       <List
@@ -109,14 +106,14 @@ export function Webhooks() {
         columns={[
           { name: "Name", cell: ({ id, name }) => <Link to={`${base}/webhooks/${id}`}>{name}</Link> },
           { name: "URL", cell: ({ url }) => url },
-          { name: "State", cell: (endpoint) => <EndpointState {...endpoint} /> },
+          { name: "Status", cell: (endpoint) => <EndpointState {...endpoint} /> },
           { name: "Last success", cell: ({ last_success_at }) => <When at={last_success_at} /> },
           { name: "Events", cell: (endpoint) => endpoint.events.length, isNumber: true },
         ]}
         empty={
           active || event
-            ? "No endpoint is like this."
-            : "No endpoint yet. An endpoint is a URL of your program: it hears at once of unsubscribes, bounces and sends."
+            ? "No endpoints match."
+            : "No endpoints yet. An endpoint is a URL of your program that is notified at once of unsubscribes, bounces and sends."
         }
       />
     </>
@@ -124,16 +121,22 @@ export function Webhooks() {
 }
 
 const STATUSES = {
-  PENDING: ["On its way", "muted"],
+  PENDING: ["Pending", "muted"],
   SUCCEEDED: ["Succeeded", "good"],
-  RETRYING: ["Failed, tried again", "warn"],
+  RETRYING: ["Failed, will retry", "warn"],
   FAILED: ["Failed", "wrong"],
   BLOCKED: ["Not sent", "wrong"],
 } as const;
 
-const OFF = "Nothing is sent to it then. The events of that time stand in its log as not sent, to be replayed.";
-const HOURS = { type: "number", min: 0, max: 168, required: true, hint: "0 if others may know the old one." } as const;
-const ENDED = { true: "With this attempt", false: "Followed by another" };
+const OFF = "Nothing is sent to it while it is off. Events are logged as not sent, and you can replay them.";
+const HOURS = {
+  type: "number",
+  min: 0,
+  max: 168,
+  required: true,
+  hint: "Enter 0 if others may know the old one.",
+} as const;
+const ENDED = { true: "Last attempt", false: "Followed by another" };
 
 function useEndpoint() {
   const { client, base } = useWorkspace();
@@ -158,7 +161,7 @@ export function Webhook() {
         {mayWrite && (
           <>
             <Act
-              title="Change"
+              title="Edit"
               submit="Save"
               inputs={INPUTS}
               values={{ ...endpoint, description: endpoint.description ?? "" }}
@@ -174,8 +177,8 @@ export function Webhook() {
             </Act>
             <Act
               title="Send a test event"
-              submit="Send"
-              note="Its example is sent once, with a header that says that it is a test. You then see the answer."
+              submit="Send event"
+              note="An example event is sent once, with a header that marks it as a test. You then see the response."
               inputs={[["type", "Event", { choices: textsOf(endpoint.events) }]]}
               act={async ({ type }) => {
                 const { data } = await calls.test.mutate({ params, body: { type: type as never } });
@@ -184,13 +187,13 @@ export function Webhook() {
             />
             <More>
               <Act
-                title={active ? "Switch off" : "Switch on"}
-                note={active ? OFF : "Events are sent to it from now on. Those of the time before can be replayed."}
+                title={active ? "Turn off" : "Turn on"}
+                note={active ? OFF : "Events are sent to it from now on. Earlier ones can be replayed."}
                 act={() => calls.update.mutate({ params, body: { active: !active } })}
               />
               <Act
                 title="Rotate the secret"
-                inputs={[["overlap_hours", "Hours for which the old secret signs, too", HOURS]]}
+                inputs={[["overlap_hours", "Hours for which the old secret still signs", HOURS]]}
                 values={{ overlap_hours: 24 }}
                 act={async (values, context) => {
                   const body = { overlap_hours: Number(values["overlap_hours"]) };
@@ -199,7 +202,7 @@ export function Webhook() {
               />
               <Act
                 title="Retry now"
-                note="Deliveries that wait for their next attempt are attempted at once. It uses up none of their attempts."
+                note="Deliveries waiting for their next attempt are attempted at once. This uses none of their attempts."
                 act={() => client.app.accounts.webhooks.retry.mutate({ params })}
               />
               <Remove
@@ -207,7 +210,7 @@ export function Webhook() {
                 act={(options) => calls.remove.mutate({ params }, options)}
                 onDone={() => navigate({ to: `${base}/webhooks` })}
               >
-                It is deleted with its log, for good.
+                The endpoint and its log are permanently deleted.
               </Remove>
             </More>
           </>
@@ -217,9 +220,9 @@ export function Webhook() {
       <Facts
         of={[
           ["URL", <code key="url">{endpoint.url}</code>],
-          ["State", <EndpointState key="state" {...endpoint} />],
+          ["Status", <EndpointState key="state" {...endpoint} />],
           ["Failures in a row", endpoint.consecutive_failures || null],
-          ["Next try", endpoint.next_probe_at && <When at={endpoint.next_probe_at} />],
+          ["Next attempt", endpoint.next_probe_at && <When at={endpoint.next_probe_at} />],
           ["Last success", endpoint.last_success_at && <When at={endpoint.last_success_at} />],
           ["Last failure", endpoint.last_failure_at && <When at={endpoint.last_failure_at} />],
           ["Events", endpoint.events.join(", ")],
@@ -242,8 +245,8 @@ function Deliveries() {
         {useRole("ADMIN") && <ReplayMany />}
       </div>
       <div className="filters">
-        <ChoiceFilter name="status" label="Outcome" any="All" choices={choicesOf(STATUSES)} />
-        <ChoiceFilter name="final" label="Ended" any="All" choices={ENDED} />
+        <ChoiceFilter name="status" label="Status" any="All" choices={choicesOf(STATUSES)} />
+        <ChoiceFilter name="final" label="Attempt" any="All" choices={ENDED} />
       </div>
       <List
         caption="Deliveries"
@@ -255,11 +258,11 @@ function Deliveries() {
         columns={[
           { name: "Event", cell: ({ id, event_type }) => <Link {...openOf(id)}>{event_type}</Link> },
           { name: "When", cell: ({ created_at }) => <When at={created_at} /> },
-          { name: "Outcome", cell: (row) => <State of={STATUSES} is={row.status} /> },
-          { name: "Answer", cell: ({ response_status, error_message }) => response_status ?? error_message },
+          { name: "Status", cell: (row) => <State of={STATUSES} is={row.status} /> },
+          { name: "Response", cell: ({ response_status, error_message }) => response_status ?? error_message },
           { name: "Attempt", cell: ({ attempt }) => attempt, isNumber: true },
         ]}
-        empty="No delivery is like this. Each event since the endpoint was made stands here; send a test event."
+        empty="No deliveries match. Every event since the endpoint was created appears here; send a test event to see one."
       />
       {delivery && (
         <Dialog title="Delivery" onClose={() => setFilters({ delivery: undefined })}>
@@ -288,15 +291,15 @@ function Delivery({ deliveryId }: { deliveryId: string }) {
       </p>
       <Facts of={[["Next attempt", delivery.next_attempt_at && <When at={delivery.next_attempt_at} />]]} />
       {delivery.error_message && <p className="wrong">{delivery.error_message}</p>}
-      <h3>Sent</h3>
+      <h3>Request</h3>
       <pre>{body ? JSON.stringify(JSON.parse(body), null, 2) : "The event is no longer kept."}</pre>
-      <h3>Answer{delivery.response_status !== null && ` ${delivery.response_status}`}</h3>
-      <pre>{delivery.response_body || "No text"}</pre>
+      <h3>Response{delivery.response_status !== null && ` ${delivery.response_status}`}</h3>
+      <pre>{delivery.response_body || "Empty"}</pre>
       {mayWrite && (
         <Act
           title="Replay"
-          submit="Send it once more"
-          note="The same event is delivered once more, under the same event id."
+          submit="Replay event"
+          note="The same event is delivered again, with the same event ID."
           act={(_, context) => calls.replay.mutate(both, { context })}
         />
       )}
@@ -306,9 +309,9 @@ function Delivery({ deliveryId }: { deliveryId: string }) {
 
 const REPLAYED = { "": "Failed or not sent", FAILED: "Failed", BLOCKED: "Not sent" };
 const REPLAY_INPUTS = [
-  ["since", "Made since", { type: "datetime-local", required: true }],
-  ["until", "Until", { type: "datetime-local", hint: "Empty: until now." }],
-  ["status", "Outcome", { choices: REPLAYED }],
+  ["since", "Created since", { type: "datetime-local", required: true }],
+  ["until", "Until", { type: "datetime-local", hint: "Leave empty for all until now." }],
+  ["status", "Status", { choices: REPLAYED }],
 ] as const;
 
 /** Counts the deliveries that match, then replays them. */
@@ -318,9 +321,9 @@ function ReplayMany() {
   const [counted, setCounted] = useState<{ body: string; total: number }>();
   return (
     <Act
-      title="Replay many"
+      title="Replay deliveries"
       onOpen={() => setCounted(undefined)}
-      submit={counted?.total ? `Replay ${counted.total.toLocaleString()}` : "Count them"}
+      submit={counted?.total ? `Replay ${counted.total.toLocaleString()}` : "Count deliveries"}
       inputs={[...REPLAY_INPUTS, ["type", "Event", { choices: { "": "All", ...textsOf(types) } }]]}
       act={async ({ since = "", until, status, type }) => {
         const body = {
@@ -331,7 +334,7 @@ function ReplayMany() {
         };
         if (counted?.total && counted.body === JSON.stringify(body)) {
           const { replayed, has_more } = (await calls.replayMany.mutate({ params, body })).data;
-          return `Sent once more: ${replayed.toLocaleString()}. ${has_more ? "Further ones match: replay again." : ""}`;
+          return `Replayed: ${replayed.toLocaleString()}. ${has_more ? "More deliveries match: replay again." : ""}`;
         }
         const { meta } = await calls.replayMany.mutate({ params, body }, { context: { dryRun: true } });
         const { would_create: total = 0 } = (meta["impact"] ?? {}) as { would_create?: number };
@@ -339,7 +342,7 @@ function ReplayMany() {
         return false;
       }}
     >
-      {counted && <p role="status">Deliveries that would be sent once more: {counted.total.toLocaleString()}.</p>}
+      {counted && <p role="status">Deliveries to replay: {counted.total.toLocaleString()}.</p>}
     </Act>
   );
 }

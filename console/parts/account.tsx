@@ -25,8 +25,8 @@ export function useAccounts() {
 }
 
 const SECURITIES = {
-  starttls: "STARTTLS, usual at port 587",
-  tls: "TLS, usual at port 465",
+  starttls: "STARTTLS, usually port 587",
+  tls: "TLS, usually port 465",
   none: "None (this machine only)",
 };
 const count = { type: "number", min: 1 } as const;
@@ -36,27 +36,27 @@ export const SERVER_INPUTS = [
   ["security", "Security", { choices: SECURITIES }],
 ] as const;
 export const LIMIT_INPUTS = [
-  ["max_connections", "Connections at once", { ...count, max: 1_000, required: true }],
-  ["hourly_limit", "Mails an hour at most", { ...count, hint: "As your provider allows. Empty: no limit." }],
-  ["daily_limit", "Mails a day at most", { ...count, hint: "A day begins at midnight UTC. Empty: no limit." }],
+  ["max_connections", "Simultaneous connections", { ...count, max: 1_000, required: true }],
+  ["hourly_limit", "Emails per hour", { ...count, hint: "As your provider allows. Leave empty for no limit." }],
+  ["daily_limit", "Emails per day", { ...count, hint: "A day begins at midnight UTC. Leave empty for no limit." }],
 ] as const;
 export const USUAL_SERVER = { port: 587, security: "starttls", max_connections: 10 };
 
 export const LOGINS = {
-  password: "By a password",
-  oauth: "By OAuth, with a refresh token",
-  none: "Without a login",
+  password: "Password",
+  oauth: "OAuth, with a refresh token",
+  none: "No login",
 };
 const secret = { type: "password", autoComplete: "new-password" } as const;
-const USERNAME = ["username", "Login name", { required: true, autoComplete: "off" }] as const;
+const USERNAME = ["username", "User name", { required: true, autoComplete: "off" }] as const;
 const LOGIN_INPUTS = {
   password: [USERNAME, ["password", "Password", { ...secret, required: true }]],
   oauth: [
     USERNAME,
-    ["client_id", "Client id", { required: true, autoComplete: "off" }],
-    ["client_secret", "Client secret", { ...secret, hint: "Empty for a client without one." }],
+    ["client_id", "Client ID", { required: true, autoComplete: "off" }],
+    ["client_secret", "Client secret", { ...secret, hint: "Leave empty if the client has none." }],
     ["refresh_token", "Refresh token", { ...secret, required: true }],
-    ["token_url", "Token endpoint", { type: "url", hint: "Empty for that of Google or Microsoft." }],
+    ["token_url", "Token endpoint", { type: "url", hint: "Leave empty for Google or Microsoft." }],
   ],
   none: [],
 } as const;

@@ -63,7 +63,7 @@ export function Chart({ title, times, unit, series }: ChartProps) {
         onChange={setShown}
       />
       <details>
-        <summary>The numbers as a table</summary>
+        <summary>Show as a table</summary>
         <Table
           caption={title}
           rows={times.map((time, i) => ({ time, i }))}

@@ -71,7 +71,7 @@ export function Combobox<Value extends string | readonly string[]>(props: Combob
       <Base.Portal container={box}>
         <Base.Positioner className="popup" align="start" positionMethod="fixed">
           <Base.Popup className="options">
-            <Base.Empty>{<p className="muted">None is like this.</p>}</Base.Empty>
+            <Base.Empty>{<p className="muted">No matches.</p>}</Base.Empty>
             <Base.List>
               {(one: Option) => (
                 <Base.Item key={one.value} value={one}>

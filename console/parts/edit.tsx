@@ -29,8 +29,8 @@ function Decision({ edited: { by, at }, differences, decide }: Question) {
   return (
     <Dialog title={`${by ?? "Someone else"} has changed this`} onClose={() => decide(undefined)}>
       <p>
-        It was changed at <When at={at} />, after you had opened it. Keep that change, or save yours over it. Lines with
-        − are theirs alone, and lines with + yours.
+        It was changed at <When at={at} />, after you opened it. Keep that change, or overwrite it with yours. Lines
+        with − are only in theirs, and lines with + only in yours.
       </p>
       {differences.map(({ name, theirs, yours }) => (
         <section key={name}>
@@ -43,7 +43,7 @@ function Decision({ edited: { by, at }, differences, decide }: Question) {
           Keep theirs
         </button>
         <button type="button" className="danger" onClick={() => decide("yours")}>
-          Save yours over it
+          Overwrite with yours
         </button>
       </div>
     </Dialog>

@@ -40,7 +40,7 @@ export function SaveCsv({ name, read: readPage }: CsvProps) {
   return (
     <>
       <button type="button" onClick={() => mutate()} disabled={isPending}>
-        {isPending ? `Reading… ${read.toLocaleString()}` : "Export as CSV"}
+        {isPending ? `Exporting… ${read.toLocaleString()}` : "Export as CSV"}
       </button>
       <Problem error={error} />
     </>

@@ -46,9 +46,15 @@ export const RefusedBy = createContext<unknown>(null);
 
 /** The effect of a button with such a verb, in words. */
 const DONE: Readonly<Record<string, string>> = {
-  ...{ Save: "Saved", Make: "Made", Add: "Added", Invite: "Invited", Change: "Changed", Rename: "Renamed" },
+  ...{ Save: "Saved", Create: "Created", Add: "Added", Invite: "Invited", Change: "Changed", Rename: "Renamed" },
   ...{ Delete: "Deleted", Remove: "Removed", Revoke: "Revoked", Cancel: "Cancelled", Disconnect: "Disconnected" },
-  ...{ Suspend: "Suspended", Stop: "Stopped", Switch: "Switched", Move: "Moved", Unsubscribe: "Unsubscribed" },
+  ...{
+    Suspend: "Suspended",
+    Stop: "Stopped",
+    Reschedule: "Rescheduled",
+    Unsubscribe: "Unsubscribed",
+    Suppress: "Suppressed",
+  },
 };
 
 /** @throws {HttpRefusal} with the problems that the browser finds in the fields */
@@ -96,8 +102,9 @@ export function Form(props: FormProps) {
     },
     onSuccess: (result) => {
       if (result === false) return;
-      const [verb = "", ...rest] = submit.split(" ");
-      const effect = typeof result === "string" ? result : DONE[verb] && [DONE[verb], ...rest].join(" ");
+      const [, verb = "", noun = ""] = /^(\w+) ?(?:(?:the|this|an?) )?(.*)$/.exec(submit) ?? [];
+      const done = noun ? `${noun} ${DONE[verb]?.toLowerCase()}` : DONE[verb];
+      const effect = typeof result === "string" ? result : DONE[verb] && done;
       if (effect) toast(effect);
       onDone?.();
     },

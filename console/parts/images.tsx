@@ -124,13 +124,13 @@ function Picker({ onPick }: Pick<PickerProps, "onPick">) {
       <Notice>{isPending && "Uploading…"}</Notice>
       <Problem error={error ?? list.error} />
       {list.isPending && <Loading />}
-      {list.isSuccess && images.length === 0 && <p className="empty">The team has no image yet.</p>}
+      {list.isSuccess && images.length === 0 && <p className="empty">No images yet.</p>}
       <ul className="pictures">
         {images.map((image) => (
           <li key={image.id}>
             <button type="button" className="plain" onClick={() => onPick(image)}>
               <img src={image.url} alt="" loading="lazy" />
-              {image.name || "Without a name"}
+              {image.name || "Unnamed"}
             </button>
             <span className="muted">
               {image.width} × {image.height}
@@ -161,7 +161,7 @@ function Delete({ image: { id, name } }: { image: Image }) {
       short="Delete"
       submit="Delete this image"
       kind="danger"
-      note="The image is deleted for good."
+      note="The image is permanently deleted."
       act={async ({ although_used }) => {
         const body = { although_used: although_used === "on" };
         await client.app.images.remove.mutate({ params: { imageId: id }, body });
@@ -170,7 +170,7 @@ function Delete({ image: { id, name } }: { image: Image }) {
     >
       <label className="tick">
         <input type="checkbox" name="although_used" />
-        <span>Also where a mail shows it: readers see a gap in its place, in mails that were sent, too</span>
+        <span>Delete it even if an email shows it: readers see a gap in its place, also in emails already sent</span>
       </label>
     </Act>
   );

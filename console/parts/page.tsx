@@ -1,7 +1,7 @@
 import { useQueryErrorResetBoundary } from "@tanstack/react-query";
 import { CatchBoundary, type ErrorComponentProps, Link } from "@tanstack/react-router";
 import { type ReactNode, Suspense, useEffect, useState } from "react";
-import { Kept, refusalOf } from "../api.ts";
+import { capitalized, Kept, refusalOf } from "../api.ts";
 
 /** The title of a page, and its actions beside it. */
 export function PageHead({ title, children }: { title: string; children?: ReactNode }) {
@@ -129,12 +129,7 @@ export type States<Name extends string = string> = Readonly<
 
 export function State({ of, is }: { of: States; is: string }) {
   const [text, colour] = of[is] ?? [is, "muted"];
-  return (
-    <span className={`state ${colour}`}>
-      {text.slice(0, 1).toUpperCase()}
-      {text.slice(1)}
-    </span>
-  );
+  return <span className={`state ${colour}`}>{capitalized(text)}</span>;
 }
 
 /** Choices of a filter by states. */
@@ -156,9 +151,9 @@ export const timeText = (at: Date) => at.toLocaleTimeString(undefined, { timeSty
 export function NotFound() {
   return (
     <main className="alone">
-      <h1>There is no such page</h1>
+      <h1>Page not found</h1>
       <p>
-        <Link to="/">To the start</Link>
+        <Link to="/">Go to the start page</Link>
       </p>
     </main>
   );

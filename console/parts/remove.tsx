@@ -1,6 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { type ReactNode, useId } from "react";
-import type { CallContext } from "../api.ts";
+import { type CallContext, capitalized } from "../api.ts";
 import { Act } from "./act.tsx";
 import { Loading, Problem } from "./page.tsx";
 
@@ -31,9 +31,9 @@ export const Remove = ({ title, act, children, onDone }: RemoveProps) => (
 );
 
 const WORDS: Record<string, string> = {
-  would_create: "Records made",
-  would_update: "Records changed",
-  would_delete: "Records deleted",
+  would_create: "To be created",
+  would_update: "To be changed",
+  would_delete: "To be deleted",
 };
 
 function Impact({ act }: Pick<RemoveProps, "act">) {
@@ -54,7 +54,7 @@ function Impact({ act }: Pick<RemoveProps, "act">) {
         .filter(([name, value]) => typeof value === "number" && value > 0 && name !== "affected_count")
         .map(([name, value]) => (
           <li key={name}>
-            {WORDS[name] ?? name.replaceAll("_", " ")}: {String(value)}
+            {WORDS[name] ?? capitalized(name.replaceAll("_", " "))}: {String(value)}
           </li>
         ))}
     </ul>

@@ -7,24 +7,24 @@ export type Scope = Minting["body"]["scopes"][number];
 /** The acts that each scope allows, in words. */
 const EXPLAINED: Record<Scope, string> = {
   "lists:read": "Read lists and who is on them",
-  "lists:write": "Make and change lists, put people on them and take them off",
+  "lists:write": "Create and edit lists, add people to them and remove them",
   "subscribers:read": "Read subscribers",
-  "subscribers:write": "Add, change and delete subscribers",
+  "subscribers:write": "Add, edit and delete subscribers",
   "contacts:read": "Read contacts and their fields",
-  "contacts:write": "Add, change and delete contacts",
+  "contacts:write": "Add, edit and delete contacts",
   "newsletters:read": "Read newsletters and their reports",
-  "newsletters:write": "Write and delete drafts of newsletters",
+  "newsletters:write": "Write and delete newsletter drafts",
   "newsletters:send": "Send newsletters",
   "campaigns:read": "Read campaigns and their reports",
-  "campaigns:write": "Write and delete drafts of campaigns",
+  "campaigns:write": "Write and delete campaign drafts",
   "campaigns:send": "Send campaigns",
   "webhooks:read": "Read webhooks and their deliveries",
-  "webhooks:write": "Make, change and delete webhooks, and repeat deliveries",
-  "suppressions:read": "Read the list of addresses that get no mail",
-  "suppressions:write": "Add addresses that get no mail",
-  "suppressions:delete": "Let such addresses get mail again",
-  "accounts:read": "Read the accounts that send",
-  "analytics:read": "Read figures of opens, clicks, bounces and complaints",
+  "webhooks:write": "Create, edit and delete webhooks, and replay deliveries",
+  "suppressions:read": "Read suppressed addresses",
+  "suppressions:write": "Suppress addresses",
+  "suppressions:delete": "Allow suppressed addresses to be emailed again",
+  "accounts:read": "Read sending accounts",
+  "analytics:read": "Read statistics on opens, clicks, bounces and complaints",
   "usage:read": "Read how much of each limit is used",
 };
 const ALL = Object.keys(EXPLAINED) as Scope[];
@@ -33,14 +33,14 @@ const SENDS: readonly Scope[] = ["newsletters:send", "campaigns:send"];
 /** Scopes by what a key is for. */
 const PURPOSES: Readonly<Record<string, readonly Scope[]>> = {
   "A sign-up form on a website": ["lists:read", "lists:write", "subscribers:read", "subscribers:write"],
-  "A shop or a CRM that keeps contacts": ["contacts:read", "contacts:write"],
+  "A shop or CRM that manages contacts": ["contacts:read", "contacts:write"],
   "A program that writes drafts": ["newsletters:read", "newsletters:write", "campaigns:read", "campaigns:write"],
   "A program that sends": [
     ...(["lists:read", "newsletters:read", "newsletters:write", "campaigns:read", "campaigns:write"] as const),
     ...SENDS,
   ],
   "Reports and dashboards": ALL.filter((scope) => scope.endsWith(":read")),
-  "Clean-up of addresses that get no mail": ["suppressions:read", "suppressions:write", "suppressions:delete"],
+  "Cleaning up suppressed addresses": ["suppressions:read", "suppressions:write", "suppressions:delete"],
 };
 
 export const sends = (scopes: readonly string[]): boolean => SENDS.some((scope) => scopes.includes(scope));
@@ -64,7 +64,7 @@ export function ScopeChoice({ chosen, onChange }: ScopesProps) {
         onChange={(purpose) => onChange([...(PURPOSES[purpose] ?? [])])}
       />
       <fieldset name="scopes">
-        <legend>It may</legend>
+        <legend>Permissions</legend>
         <Ticks
           options={ALL.map((scope) => ({
             id: scope,
@@ -79,8 +79,8 @@ export function ScopeChoice({ chosen, onChange }: ScopesProps) {
           onChange={(scopes) => onChange(scopes as Scope[])}
         />
         <p className="muted">
-          No key may both send and let addresses get mail again: if it leaked, it could mail people who had opted out.
-          Make two keys.
+          No key may both send and lift suppressions: if it leaked, it could email people who had opted out. Create two
+          keys.
         </p>
         <Refused name="scopes" />
       </fieldset>

@@ -18,7 +18,7 @@ import { Warnings } from "./send/check-send.tsx";
 /** The words of a status, and their colour. */
 export const SEQUENCE_STATES = {
   DRAFT: ["Draft", "muted"],
-  ACTIVE: ["Runs", "good"],
+  ACTIVE: ["Running", "good"],
   PAUSED: ["Paused", "warn"],
   STOPPED: ["Stopped", "muted"],
 } as const;
@@ -132,7 +132,7 @@ export function OpenStep({ sequence, stepId, after, mayEdit, onClose, onNew }: S
             {mayEdit && (
               <>
                 <button type="button" onClick={() => onNew(steps[number - 2]?.id ?? FIRST)}>
-                  New step before it
+                  New step before this
                 </button>
                 <More>
                   <Act
@@ -141,8 +141,8 @@ export function OpenStep({ sequence, stepId, after, mayEdit, onClose, onNew }: S
                     isDisabled={steps.length === 1}
                     note={
                       steps.length === 1
-                        ? "A sequence keeps at least one step."
-                        : "Those who wait for it get the next one."
+                        ? "A sequence needs at least one step."
+                        : "People waiting for it get the next one."
                     }
                     act={async () => {
                       await sequences.saveStep.mutate({ params, body: { step_id: stepId, step: null } });
@@ -160,7 +160,7 @@ export function OpenStep({ sequence, stepId, after, mayEdit, onClose, onNew }: S
       </div>
       {mayEdit && status !== "DRAFT" && (
         <p className="notice">
-          This sequence was started: what you save is mailed from then on. It does not save itself.
+          This sequence has started: your changes apply to emails sent after you save. They are not saved automatically.
         </p>
       )}
       <div className="draft">
@@ -207,7 +207,7 @@ function Settings({ input }: { input: InputOf }) {
             setWait(String(minutes / unit), Number(next));
           }}
         />
-        <Field label="Time of day" type="time" hint="Empty: any time." {...input("time_of_day")} />
+        <Field label="Time of day" type="time" hint="Leave empty for any time." {...input("time_of_day")} />
       </div>
       <fieldset className="actions">
         <legend>Days, in your team's time zone; none means any day</legend>
@@ -252,7 +252,7 @@ function ConditionInput({ label, name, value, onChange }: ConditionProps) {
       </summary>
       <Conditions value={given === UNREADABLE ? undefined : (given ?? none)} onChange={change} />
       <Refused name={name} />
-      <p className="muted">“Any mail” is any mail of this sequence.</p>
+      <p className="muted">“Any email” means any email of this sequence.</p>
     </details>
   );
 }

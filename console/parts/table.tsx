@@ -94,7 +94,7 @@ export function All<Row>({ search: [label, textOf], isShown, children, rows, emp
   const [most, setMost] = useState(PAGE);
   const text = q.toLowerCase();
   const found = rows.filter((row) => textOf(row).toLowerCase().includes(text) && (isShown?.(row) ?? true));
-  const none = rows.length === 0 ? empty : "Nothing is like this. Search for less, or show all.";
+  const none = rows.length === 0 ? empty : "No matches. Change or clear your search.";
   return (
     <>
       <div className="filters">

@@ -18,14 +18,14 @@ export function Look({ id, name, version = "" }: { id: string; name: string; ver
   const parameters = new URLSearchParams({ team, environment: environment.toUpperCase(), version });
   return (
     <div className="look">
-      <iframe title={`A mail of “${name}”`} sandbox="" src={`/console/preview/templates/${id}?${parameters}`} />
+      <iframe title={`An email of “${name}”`} sandbox="" src={`/console/preview/templates/${id}?${parameters}`} />
     </div>
   );
 }
 
 /** The beginnings without a template. */
-const BLANK = { id: "blank", name: "Empty", description: "A mail of blocks without any text." };
-const HTML = { id: "html", name: "HTML", description: "For a mail that was made elsewhere: you write its HTML." };
+const BLANK = { id: "blank", name: "Empty", description: "An email of blocks, without any text." };
+const HTML = { id: "html", name: "HTML", description: "For an email made elsewhere: you write its HTML." };
 /** The fields of a draft by such a beginning; one whose body is HTML opens with the editor of HTML. */
 export const BEGINNINGS: Readonly<Record<string, { body?: string }>> = {
   blank: {},
@@ -49,7 +49,7 @@ export function ChooseTemplate() {
   return (
     <>
       <Field
-        label="Begin with"
+        label="Start from"
         name="template"
         hint={chosen.description ?? chosen.subject ?? undefined}
         choices={Object.fromEntries(all.map((one) => [one.id, one.name]))}
@@ -74,8 +74,8 @@ export function SaveAsTemplate({ kind, id, name, isDisabled }: SourceProps) {
   return (
     <Act
       title="Save as template"
-      submit="Save the template"
-      note="New drafts can begin with the saved subject and text. Recipients and sender are no part of it."
+      submit="Save template"
+      note="New drafts can start from the saved subject and text. Recipients and sender are not included."
       isDisabled={isDisabled}
       act={({ name: as = "", replaces = "" }, context) => {
         const [templateId, updated_at] = replaces.split(" ");

@@ -1,9 +1,10 @@
 import { Toast } from "@base-ui/react/toast";
+import { capitalized } from "../api.ts";
 
 const manager = Toast.createToastManager();
 
 /** Shows the effect of an act for some seconds, on any page. */
-export const toast = (text: string) => void manager.add({ title: text });
+export const toast = (text: string) => void manager.add({ title: capitalized(text) });
 
 export const Toasts = () => (
   <Toast.Provider toastManager={manager}>

@@ -13,7 +13,7 @@ import { makeSender, type Sender } from "../support/sending.ts";
 import { makeSequence, step } from "../support/sequences.ts";
 import { stack } from "../support/stack.ts";
 
-const text = (page: Page) => page.getByRole("textbox", { name: "Text of the mail" });
+const text = (page: Page) => page.getByRole("textbox", { name: "Text of the email" });
 const html = (page: Page) => page.getByRole("textbox", { name: "HTML", exact: true });
 const button = (page: Page, name: string) => page.getByRole("button", { name, exact: true });
 const type = (page: Page, words: string) => page.keyboard.type(words);
@@ -210,7 +210,7 @@ describe("The editor of a draft", function () {
 
       await button(page, "More actions").click();
       await page.getByRole("menuitem", { name: "Duplicate" }).click();
-      await button(page, "Make the draft").click();
+      await button(page, "Create draft").click();
       await page.getByRole("heading", { name: "Copy of News" }).waitFor();
       await text(page).getByText("In a column").waitFor();
     });
@@ -292,7 +292,7 @@ describe("The editor of a draft", function () {
       const blocks = { type: "doc" as const, content } as never;
       await app.content.saveBlocks.mutate({ body: { ...one, blocks, preheader: null } });
       await page.reload();
-      const list = page.getByRole("list", { name: "What could be better" });
+      const list = page.getByRole("list", { name: "Suggestions" });
       const check = async (count: number) => {
         await button(page, "Check the send").click();
         await list.getByText("http").waitFor();
@@ -303,7 +303,7 @@ describe("The editor of a draft", function () {
       await check(2);
       await button(page, "More actions").click();
       await page.getByRole("menuitem", { name: "Save as template" }).click();
-      await button(page, "Save the template").click();
+      await button(page, "Save template").click();
       await page.getByRole("dialog").waitFor({ state: "detached" });
       const again = page.waitForRequest(/content\.links/);
       await button(page, "Check links").press("Enter");
@@ -317,7 +317,7 @@ describe("The editor of a draft", function () {
       await page.getByText("Saved", { exact: true }).waitFor();
       await page.goBack();
       await button(page, "Apply the new brand").click();
-      await page.getByText("The brand was changed").waitFor({ state: "detached" });
+      await page.getByText("The brand has changed").waitFor({ state: "detached" });
       assert.match((await read()).body ?? "", /content="en #ffeb3b #ffffff sans"/);
       await check(1);
       await app.team.changeBrand.mutate({ body: { postal_address: null } });
@@ -476,8 +476,8 @@ describe("The editor of a draft", function () {
         assert.equal(await text(page).count(), 0);
         await page.getByText("Leave the sequence if").click();
         await button(page, "Add a condition").first().click();
-        await page.getByLabel("About").selectOption("Mails");
-        await page.getByRole("list", { name: "What could be better" }).getByText("are not counted").waitFor();
+        await page.getByLabel("About").selectOption("Emails");
+        await page.getByRole("list", { name: "Suggestions" }).getByText("are not counted").waitFor();
         await eventually(async () => (await steps())[0]?.stop_if !== null, { what: "the condition" });
 
         await app.sequences.start.mutate({ params, body: { include_members: false } });
@@ -501,7 +501,7 @@ describe("The editor of a draft", function () {
         await editor.click();
         if (body === undefined) {
           await typeBlock(page, "Image");
-          await page.getByLabel("Text in its place").fill("A cat");
+          await page.getByLabel("Alternative text").fill("A cat");
         }
         await page.waitForLoadState("networkidle");
         await assertAccessible(page);

@@ -34,7 +34,7 @@ describe("The picker of images in a browser", function () {
   });
   const imagesOf = async () => (await client.app.images.list.query({ query: {} })).data.images;
 
-  const openPicker = (page: Page) => page.getByRole("button", { name: "Choose the logo" }).click();
+  const openPicker = (page: Page) => page.getByRole("button", { name: "Choose a logo" }).click();
   const open = async (page: Page) => {
     await enter(page, team.owner.id);
     await page.goto(`${(await stack()).origin}/console/${team.team.id}/live/brand`);
@@ -60,7 +60,7 @@ describe("The picker of images in a browser", function () {
   it("uploads a wide picture in the width of mails, by a file, a drop or a paste, and gives it to its place", async () => {
     await inPage({ viewport: { width: 900, height: 900 } }, async (page) => {
       await open(page);
-      await page.getByText("The team has no image yet.").waitFor();
+      await page.getByText("No images yet.").waitFor();
       await choose(page, drawn(2_400, 101));
       await page.getByRole("dialog").waitFor({ state: "detached" });
       const [first] = await imagesOf();
@@ -105,7 +105,7 @@ describe("The picker of images in a browser", function () {
         .first()
         .click();
       const confirm = page.getByRole("button", { name: "Delete this image" });
-      const tick = page.getByRole("checkbox", { name: /^Also where a mail shows it/ });
+      const tick = page.getByRole("checkbox", { name: /^Delete it even if an email shows it/ });
       await tick.check();
       await confirm.click();
       await tick.waitFor({ state: "detached" });

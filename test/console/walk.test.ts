@@ -58,7 +58,7 @@ describe("The console in a browser", function () {
   const program = needs("chromium");
   before(() => buildConsole());
   // A session that has ended is told apart by its 401, and the save of a second editor by its 409; a test gives the others, and the answers that fail.
-  const inPage = openBrowser(program, /status of (401|409|429|502)|ERR_ABORTED|has not answered|Unable to transform/);
+  const inPage = openBrowser(program, /status of (401|409|429|502)|ERR_ABORTED|did not answer|Unable to transform/);
 
   it("leads from a link in a mail to the report of a newsletter to 1,000 imported people", async () => {
     const sender = await makeSender({ recipients: 0, detached: true });
@@ -83,27 +83,27 @@ describe("The console in a browser", function () {
       const rows = Array.from({ length: PEOPLE }, (_, i) => `person-${i}@${audience},First ${i}`);
       const csv = Buffer.from(["email,first_name", ...rows, "no address,x"].join("\n"));
       await page.getByLabel("CSV file").setInputFiles({ name: "people.csv", mimeType: "text/csv", buffer: csv });
-      await button("Upload").click();
+      await button("Upload file").click();
       await page.getByLabel("List", { exact: true }).selectOption({ label: "Readers of the walk" });
       await button("Check the file").click();
       await page.getByRole("heading", { name: "What the import would change" }).waitFor();
-      await page.getByRole("heading", { name: "Refused lines" }).waitFor();
+      await page.getByRole("heading", { name: "Rejected lines" }).waitFor();
       await button("Import now").click();
       await page.getByRole("heading", { name: "What the import changed" }).waitFor();
 
       await page.getByRole("link", { name: "Newsletters", exact: true }).click();
       await button("New newsletter").click();
       await page.getByRole("dialog").getByLabel("Name").fill("Walk");
-      await page.getByLabel("Begin with").selectOption({ label: "Newsletter with articles" });
-      const look = page.frameLocator("iframe[title='A mail of “Newsletter with articles”']");
+      await page.getByLabel("Start from").selectOption({ label: "Newsletter with articles" });
+      const look = page.frameLocator("iframe[title='An email of “Newsletter with articles”']");
       await look.getByText("Hello Jane, this is what you should know").waitFor();
       assert.deepEqual(await violationsOf(page), []);
-      await button("Make the draft").click();
+      await button("Create draft").click();
       await page.getByText("Choose an image").first().waitFor();
       await button("More actions").click();
       await page.getByRole("menuitem", { name: "Save as template" }).click();
       await page.getByRole("dialog").getByLabel("Name").fill("Monthly");
-      await button("Save the template").click();
+      await button("Save template").click();
       await page.getByRole("link", { name: "Templates", exact: true }).click();
       await button("Show Monthly").click();
       await page.frameLocator("iframe").getByText("Hello Jane").waitFor();
@@ -122,10 +122,10 @@ describe("The console in a browser", function () {
       await page.getByRole("option", { name: "Monthly" }).waitFor();
       await beginning.fill("Empty");
       await page.keyboard.press("Enter");
-      await button("Make the draft").click();
+      await button("Create draft").click();
       await page.getByLabel("Subject", { exact: true }).fill("Hello {{ first_name }}");
-      await page.getByLabel("Sender's address").fill(fromEmail);
-      await page.getByRole("textbox", { name: "Text of the mail" }).click();
+      await page.getByLabel("From address").fill(fromEmail);
+      await page.getByRole("textbox", { name: "Text of the email" }).click();
       await page.keyboard.type("Dear {{ first_name }}, this is the walk.");
       await page.getByText(/^Saved \d/).waitFor();
       await button("Send a test").click();
@@ -133,16 +133,16 @@ describe("The console in a browser", function () {
       await button("Close").click();
 
       await button("Check the send").click();
-      await page.getByText("It cannot be sent yet.").waitFor();
+      await page.getByText("Not ready to send yet.").waitFor();
       await page.getByRole("list", { name: "Checks" }).getByText("Choose at least one list.").waitFor();
       await page.getByRole("checkbox", { name: "Readers of the walk" }).check();
       await button("Check the send").click();
-      await page.getByText("It can be sent.").waitFor();
+      await page.getByText("Ready to send.").waitFor();
       await button("Confirm the send").click();
       assert.ok(await button("Send now").isDisabled());
       await page.getByLabel("Number of recipients").fill(String(PEOPLE));
       await button("Send now").click();
-      await page.getByText(`It was sent`).waitFor({ timeout: 120_000 });
+      await page.getByText("Sent on").waitFor({ timeout: 120_000 });
       await page.getByText(`to 1,000 people`).waitFor();
       await page
         .getByRole("link", { name: `person-0@${audience}` })
@@ -168,20 +168,20 @@ describe("The console in a browser", function () {
       await button("Set a time").click();
       assert.equal(await dialog.getByLabel("Time zone").inputValue(), "Europe/Berlin");
       assert.deepEqual(await violationsOf(page), []);
-      await button("Save the time").click();
+      await button("Save time").click();
       await page.getByText(/^Tomorrow, \w+day \d+ \w+ \d{4} at 09:00, Berlin \(in \d+ hours\)$/).waitFor();
       await button("Check the send").click();
       await button("Confirm the send").click();
       await dialog.getByText(/get “Issue one”\. Start: Tomorrow, .* at 09:00, Berlin/).waitFor();
       await page.getByLabel("Number of recipients").fill("2");
       await button("Schedule the send").click();
-      await button("Move the start").waitFor();
+      await button("Reschedule").waitFor();
       await page.goto(`${origin}/console/${team.id}/live/newsletters`);
-      await button("Move the start of Issue one").click();
+      await button("Reschedule Issue one").click();
       await dialog.getByLabel("Time", { exact: true }).fill("10:30");
       await dialog.getByLabel("Time zone").fill("New_York");
       await page.getByRole("option", { name: "America/New_York" }).click();
-      await button("Move the start").click();
+      await button("Reschedule").click();
       await page.getByRole("cell", { name: /at 10:30, New York/ }).waitFor();
       assert.deepEqual(await violationsOf(page), []);
     });
@@ -203,7 +203,7 @@ describe("The console in a browser", function () {
         const cookies = await enter(page, member.id);
         await page.goto(`${origin}/console/${team.id}/live/lists`);
         await page.getByRole("heading", { name: "Lists" }).waitFor();
-        await page.getByText("No list yet").waitFor();
+        await page.getByText("No lists yet").waitFor();
         assert.equal(await page.getByRole("button", { name: button }).count(), 0);
         for (const link of await page.getByRole("navigation").getByRole("link").all()) {
           // A page that is refused writes its 403 into the browser's console, which is a failure.
@@ -248,7 +248,7 @@ describe("The console in a browser", function () {
     await inPage({}, async (page) => {
       await enter(page, owner.id);
       await page.goto(`${origin}/console/${team.id}/live/lists`);
-      const press = () => page.getByRole("button", { name: "Make the list", exact: true }).click();
+      const press = () => page.getByRole("button", { name: "Create list", exact: true }).click();
       const calls = /lists\.create/;
       await page.getByRole("button", { name: "New list", exact: true }).click();
       await page.getByLabel("Name", { exact: true }).fill("Readers");
@@ -301,10 +301,10 @@ describe("The console in a browser", function () {
         await route.fetch();
         await route.fulfill({ status: 502, body: "" });
       });
-      await button("Make the endpoint").click();
+      await button("Create endpoint").click();
       await page.getByText("The service cannot be reached.").waitFor();
       await page.unroute(calls);
-      await button("Make the endpoint").click();
+      await button("Create endpoint").click();
       await page.getByText("it is not shown again").waitFor();
       await page.keyboard.press("Escape");
       const made = page.getByRole("link", { name: "93.184.216.34" });
@@ -373,12 +373,12 @@ describe("The console in a browser", function () {
       await page.goto(`${origin}/console/${team.id}/live/contacts`);
       await page.route(/imports\.export/, (route) => route.fulfill({ json: { result: { data: {} } } }));
       await page.getByRole("button", { name: "Export as CSV" }).click();
-      await page.getByText("This page has failed").waitFor();
+      await page.getByText("Something went wrong").waitFor();
       await page.route(/usage\.retrieve/, (route) =>
         route.fulfill({ json: {}, headers: { "x-request-id": "req_shown" } }),
       );
       await page.getByRole("link", { name: "Usage", exact: true }).click();
-      await page.getByText("This page has failed").waitFor();
+      await page.getByText("Something went wrong").waitFor();
       await page.getByText("req_shown").waitFor();
       await page.route("**/*", (route) => route.abort("aborted"));
       await page.getByRole("link", { name: "Settings", exact: true }).click();
@@ -435,7 +435,7 @@ describe("The console in a browser", function () {
         await question.getByText("Ada's", { exact: true }).waitFor();
         await question.getByText("Mine again", { exact: true }).waitFor();
         assert.deepEqual(await violationsOf(page, ["scrollable-region-focusable"]), []);
-        await saved(() => press("Save yours over it"));
+        await saved(() => press("Overwrite with yours"));
         assert.equal(await subjectOf(), "Mine again");
         await change({ subject: "Ada's again" });
         await subject.fill("Mine at last");
@@ -461,7 +461,7 @@ describe("The console in a browser", function () {
         await page.getByRole("cell", { name: "Second" }).waitFor();
 
         await open("settings");
-        const name = page.getByLabel("Name of the team");
+        const name = page.getByLabel("Team name");
         const rename = async (text: string) => {
           const context = { began: `${team.id} ${(await app.team.settings.query({})).data.updated_at}` };
           await app.team.changeSettings.mutate({ body: { name: text } }, { context });
@@ -474,7 +474,7 @@ describe("The console in a browser", function () {
         await name.fill("Mine");
         await rename("Ada's again");
         await press("Save");
-        await press("Save yours over it");
+        await press("Overwrite with yours");
         await page.getByText("Saved", { exact: true }).waitFor();
         await name.fill("Mine too");
         await press("Save");
@@ -499,7 +499,7 @@ describe("The console in a browser", function () {
       await open("lists");
       await button("New list").click();
       await page.getByLabel("Name", { exact: true }).fill("Anne's readers");
-      await button("Make the list").click();
+      await button("Create list").click();
       await page.getByRole("link", { name: "Anne's readers" }).waitFor();
       await open("newsletters?q=anne's");
       await page.getByRole("link", { name: "Anne's letter" }).waitFor();
@@ -508,7 +508,7 @@ describe("The console in a browser", function () {
       await page.getByLabel("Address", { exact: true }).fill(email);
       await page.getByLabel("Last name").fill("O'Neil");
       await page.getByLabel("town").fill("Val d'Isère");
-      await button("Make the contact").click();
+      await button("Create contact").click();
       await page.getByRole("link", { name: email }).waitFor();
       await open("contacts?q=o'neil");
       await page.getByRole("link", { name: email }).click();

@@ -31,13 +31,13 @@ export function AddressList<Row extends { id: string }>({ search, children, ...l
         <SearchFilter name="q" label={label} />
         {!q && children}
       </div>
-      {q && <p className="muted">At most 25 are shown. Write more letters to find another one.</p>}
+      {q && <p className="muted">Only the first 25 are shown. Type more letters to find others.</p>}
       <List<Row>
         {...list}
         queryKey={[...list.queryKey, q]}
         read={async (cursor) => (q ? { data: (await find(q)).data as Row[], meta: {} } : list.read(cursor))}
         keyOf={({ id }) => id}
-        empty={q ? "Nothing begins with this text. Search for fewer letters." : list.empty}
+        empty={q ? "No matches. Try fewer letters." : list.empty}
       />
     </>
   );

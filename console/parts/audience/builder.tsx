@@ -93,7 +93,7 @@ function Group({ value, onChange, onRemove }: EditProps<Condition> & { onRemove?
         />
         {onRemove && (
           <button type="button" className="plain" onClick={onRemove}>
-            Remove the group
+            Remove group
           </button>
         )}
       </div>
@@ -120,7 +120,7 @@ function Group({ value, onChange, onRemove }: EditProps<Condition> & { onRemove?
 }
 
 const NEGATIONS = {
-  list: { false: "has the address as", true: "does not have the address as" },
+  list: { false: "has the person as", true: "does not have the person as" },
   event: { false: "the person", true: "the person never" },
 };
 
@@ -140,7 +140,7 @@ function Row({ value, onChange, onRemove }: EditProps<Condition> & { onRemove: (
     ...Object.fromEntries(OWN_FIELDS.map(({ field, label }) => [field, label])),
     ...Object.fromEntries(fields.map(({ name }) => [`fields.${name}`, name])),
     list: "List",
-    event: "Mails",
+    event: "Emails",
   };
   const part = { value: inner, onChange: (next: Condition) => onChange(isNot ? { not: next } : next) };
   return (
@@ -230,7 +230,7 @@ function ValueInput({ control, isNumber, value, onChange }: ValueProps) {
   );
 }
 
-const DAY_KINDS = { day: "of the calendar", ago: "days ago", ahead: "days from today" };
+const DAY_KINDS = { day: "calendar date", ago: "days ago", ahead: "days from today" };
 
 /** A day of the calendar, or so many days before or after today. */
 function DayInput({ value, onChange }: EditProps<unknown>) {
@@ -303,19 +303,19 @@ function EventPart({ value, onChange }: EditProps<Condition>) {
         label="Event"
         value={String(value["event"])}
         choices={{
-          received: "got",
-          received_tracked: "got, with opens counted,",
+          received: "received",
+          received_tracked: "received, with tracking,",
           opened: "opened",
           clicked: "clicked a link in",
-          bounced: "could not get",
-          unsubscribed: "unsubscribed by",
+          bounced: "bounced on",
+          unsubscribed: "unsubscribed through",
         }}
         onChange={(event) => onChange({ ...chosen(value, "link", ""), event })}
       />
       <Pick
-        label="Mail"
+        label="Email"
         value={String(value["resource"] ?? "")}
-        choices={{ "": "any mail", ...mailings }}
+        choices={{ "": "any email", ...mailings }}
         onChange={(id) => onChange(chosen(chosen(value, "link", ""), "resource", id))}
       />
       {value["link"] === undefined ? (

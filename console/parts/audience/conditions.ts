@@ -11,15 +11,15 @@ export const OWN_FIELDS: readonly { field: string; label: string; type: Type }[]
   { field: "first_name", label: "First name", type: "text" },
   { field: "last_name", label: "Last name", type: "text" },
   { field: "email_status", label: "Address status", type: "status" },
-  { field: "created_at", label: "Day added", type: "instant" },
-  { field: "updated_at", label: "Day changed", type: "instant" },
+  { field: "created_at", label: "Date added", type: "instant" },
+  { field: "updated_at", label: "Date updated", type: "instant" },
 ];
 
 const EQUAL = { eq: "is", ne: "is not", in: "is one of" };
 const VALUE = { "exists:true": "is known", "exists:false": "is not known" };
 const DAYS = {
   ...{ eq: "is on", ne: "is not on", gt: "is after", gte: "is on or after", lt: "is before", lte: "is on or before" },
-  within_days: "is in the last days",
+  within_days: "is within the last days",
 };
 /** Operators by the type of a field. One of `exists` has its value in its name. */
 export const OPERATORS: Readonly<Record<Type, Readonly<Record<string, string>>>> = {

@@ -5,7 +5,7 @@ export type ListRecord = DataOf<Client["api"]["lists"]["retrieve"]["query"]>;
 
 export const SUBSCRIPTION_STATUSES = {
   CONFIRMED: ["subscribed", "good"],
-  PENDING: ["waits for the confirmation", "warn"],
+  PENDING: ["awaiting confirmation", "warn"],
   UNSUBSCRIBED: ["unsubscribed", "muted"],
 } as const;
 

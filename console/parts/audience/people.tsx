@@ -14,8 +14,8 @@ export type Person = Omit<Subscriber, "object" | "subscriptions"> & Partial<Pick
 const ONE = { subscribers: "subscriber", contacts: "contact" } as const;
 
 export const EMAIL_STATUSES = {
-  ACTIVE: ["can be mailed", "good"],
-  INVALID: ["bounced: is not mailed", "wrong"],
+  ACTIVE: ["active", "good"],
+  INVALID: ["bounced", "wrong"],
 } as const;
 export const nameOf = ({ first_name, last_name }: Pick<Person, "first_name" | "last_name">) =>
   [first_name, last_name].filter(Boolean).join(" ");
@@ -83,7 +83,7 @@ export function PersonButton({ kind, person, email }: PersonButtonProps) {
     <Act
       {...(person
         ? { title: `Edit the ${ONE[kind]} ${person.email}`, short: "Edit", submit: "Save" }
-        : { title: `New ${ONE[kind]}`, submit: `Make the ${ONE[kind]}`, kind: "primary" })}
+        : { title: `New ${ONE[kind]}`, submit: `Create ${ONE[kind]}`, kind: "primary" })}
       inputs={[...PERSON_INPUTS, ...definitions.map(inputOf)]}
       values={{ email, ...person, ...Object.fromEntries(held) }}
       act={save}
@@ -96,8 +96,8 @@ export function DeletePerson({ kind, person, title }: { kind: PersonKind; person
   const { calls, params } = callsOf(client, kind, person.id);
   const goes =
     kind === "contacts"
-      ? "the contact goes with its custom fields. A subscriber with the same address stays, and so does a stop on mail to it."
-      : "the subscriber goes with all subscriptions. A contact with the same address stays, and so does a stop on mail to it. The lists remember opt-outs.";
+      ? "the contact and its custom fields are deleted. A subscriber with the same address stays, and a suppressed address stays suppressed."
+      : "the subscriber and all subscriptions are deleted. A contact with the same address stays, and a suppressed address stays suppressed. Lists remember who unsubscribed.";
   return (
     <Remove title={title} act={(options) => calls.remove.mutate({ params }, options)}>
       {person.email}: {goes}

@@ -21,10 +21,10 @@ export function SubscriptionActions({ listId, subscriberId, status, name }: Subs
         title="Unsubscribe"
         act={(options) => lists.updateMember.mutate({ params, body: { status: "UNSUBSCRIBED" } }, options)}
       >
-        {name}: records that the person does not want these mails. Only they can undo it, by a confirmation.
+        {name}: the person no longer gets these emails. Only they can undo it, by confirming.
       </Remove>
       <Remove title="Remove" act={(options) => lists.removeMember.mutate({ params }, options)}>
-        {name}: takes the person off the list. They stay in the audience, and can be added again.
+        {name}: the person is removed from the list. They stay in the audience, and can be added again.
       </Remove>
     </More>
   );

@@ -3,11 +3,11 @@ import { Act } from "../act.tsx";
 import { Remove } from "../remove.tsx";
 
 export const REASONS: Readonly<Record<string, string>> = {
-  MANUAL: "by the team",
-  UNSUBSCRIBED: "unsubscribed from all mail",
+  MANUAL: "added by the team",
+  UNSUBSCRIBED: "unsubscribed from all emails",
   "bounce:hard": "bounced: the address does not work",
   "bounce:soft": "bounced several times",
-  "bounce:complaint": "complained about a mail",
+  "bounce:complaint": "marked an email as spam",
 };
 
 /** A button that lets an address be mailed again, for those who may. */
@@ -16,17 +16,17 @@ export function Lift({ id: suppressionId, reason, email }: { id: string; reason:
   if (!useRole("ADMIN")) return null;
   return (
     <Remove
-      title="Allow mail again"
+      title="Allow email again"
       act={(options) => suppressions.remove.mutate({ params: { suppressionId } }, options)}
     >
-      Mail to {email} is stopped: {REASONS[reason] ?? reason}.{" "}
-      {reason !== "MANUAL" && "Allow mail again if the person asked for it, or the address was mended. "}
-      Opt-outs from single lists still hold, and another bounce or complaint stops mail again.
+      {email} is suppressed: {REASONS[reason] ?? reason}.{" "}
+      {reason !== "MANUAL" && "Allow email again only if the person asked for it, or the address was fixed. "}
+      They stay unsubscribed from lists they left, and another bounce or complaint suppresses the address again.
     </Remove>
   );
 }
 
-const NOTE = "Nothing is mailed to a stopped address, by any newsletter or campaign. Only an admin can allow it again.";
+const NOTE = "A suppressed address gets no newsletters, campaigns or sequences. Only an admin can allow email again.";
 
 /** A button that stops mail to addresses. @param email the only one; a field asks for some unless given */
 export function Suppress({ email }: { email?: string }) {
@@ -35,12 +35,12 @@ export function Suppress({ email }: { email?: string }) {
   const stop = async (text: string) => {
     const emails = text.split(/[\s,;]+/).filter(Boolean);
     const { added, already_suppressed: present } = (await suppressions.create.mutate({ body: { emails } })).data;
-    return email ? undefined : `Stopped: ${added.length}. Stopped before: ${present.length}.`;
+    return email ? undefined : `Suppressed: ${added.length}. Already suppressed: ${present.length}.`;
   };
   return (
     <Act
-      title={email ? "Stop all mail" : "Stop mail to addresses"}
-      submit="Stop mail"
+      title={email ? "Suppress this address" : "Suppress addresses"}
+      submit="Suppress"
       kind={email ? "danger" : "primary"}
       note={NOTE}
       inputs={

@@ -50,10 +50,10 @@ export function Body({ content, onChange, problem, compile, ...more }: Props) {
 }
 
 const TO_HTML = [
-  "You get the HTML that was made of the blocks, and write it yourself from then on. The blocks stay under “Versions”, from where you can restore them.",
+  "You get the HTML of the blocks, and edit it yourself from then on. The blocks stay under “Versions”, where you can restore them.",
   "Write HTML",
 ] as const;
 const TO_BLOCKS = [
-  "The texts, links and pictures of the HTML become blocks; its layout and styles do not. The HTML stays under “Versions”, from where you can restore it.",
+  "The text, links and images of the HTML become blocks; its layout and styles do not. The HTML stays under “Versions”, where you can restore it.",
   "Write with blocks",
 ] as const;

@@ -24,7 +24,7 @@ export interface Mail {
 export const STATES = {
   DRAFT: ["Draft", "muted"],
   SCHEDULED: ["Scheduled", "accent"],
-  SENDING: ["Going out", "accent"],
+  SENDING: ["Sending", "accent"],
   PAUSED: ["Paused", "warn"],
   SENT: ["Sent", "good"],
   CANCELLED: ["Cancelled", "muted"],

@@ -34,20 +34,20 @@ export function DraftEditor({ kind, draft, onDirty }: DraftProps) {
     <Editor place={place} draft={draft} tags={tags} mayWrite={useRole("EDITOR")} onDirty={onDirty}>
       {(input) => (
         <div className="fields">
-          <Field label="Name" required maxLength={200} hint="For the team alone." {...input("name")} />
+          <Field label="Name" required maxLength={200} hint="Only your team sees it." {...input("name")} />
           {kind === "newsletter" && (
             <Field
-              label="Sender's address"
+              label="From address"
               type="email"
               suggestions={accounts.map(({ email }) => email)}
-              hint="Of a connected account, or of a domain that one may send for."
+              hint="The address of a connected account, or one at a domain it may send for."
               {...input("from_email")}
             />
           )}
           <Field
-            label="Sender's name"
+            label="From name"
             maxLength={200}
-            hint="Empty: the name of the sending account."
+            hint="Leave empty to use the sending account's name."
             {...input("from_name")}
           />
         </div>
@@ -172,7 +172,7 @@ export function Editor({ place, draft, tags, mayWrite, onDirty, children, isSubj
               <TagField
                 label="Preheader"
                 maxLength={500}
-                hint="Mailboxes show it behind the subject. Empty: the beginning of the text."
+                hint="Inboxes show it after the subject. Leave empty to show the beginning of the text."
                 tags={tags}
                 {...input("preheader")}
               />
@@ -182,7 +182,7 @@ export function Editor({ place, draft, tags, mayWrite, onDirty, children, isSubj
       </form>
       {draft.is_of_old_brand && mayWrite && (
         <p className="notice">
-          The brand was changed after this mail was saved.{" "}
+          The brand has changed since this email was saved.{" "}
           <button type="button" disabled={isPending} onClick={() => mutate({ blocks: content.blocks })}>
             Apply the new brand
           </button>
@@ -236,7 +236,7 @@ function Guard({ isDirty, save }: { isDirty: boolean; save: (() => Promise<void>
   if (leaving.status !== "blocked") return null;
   return (
     <Dialog title="Unsaved changes" onClose={leaving.reset}>
-      <p>This mail has unsaved changes.</p>
+      <p>This email has unsaved changes.</p>
       <div className="actions">
         <button type="button" className="primary" onClick={leaving.reset}>
           Stay here

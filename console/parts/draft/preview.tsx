@@ -36,8 +36,8 @@ export function Preview({ mail, version }: PreviewProps) {
       <div className="filters">
         <ChoiceFilter
           name="person"
-          label="As the mail to"
-          any="The first person"
+          label="Preview as"
+          any="First recipient"
           choices={{ ...EXAMPLES, ...(person && !(person in EXAMPLES) && { [person]: person }) }}
         />
         <SearchFilter name="find" label="Other people: address or name begins with" submit="Find" />
@@ -64,17 +64,17 @@ export function Preview({ mail, version }: PreviewProps) {
           />
           {shown.problems.map((problem) => (
             <p key={problem.message} className="wrong">
-              Before it can be sent: in the {problem.field}, {problem.message}.
+              Fix before sending: in the {problem.field}, {problem.message}.
             </p>
           ))}
           {view === "text" ? (
             <pre className="card">{shown.text}</pre>
           ) : (
             // biome-ignore lint/a11y/noNoninteractiveTabindex: keys scroll it
-            <section className="scroll" aria-label="The mail, to be scrolled" tabIndex={0}>
+            <section className="scroll" aria-label="The email, to scroll" tabIndex={0}>
               <iframe
                 className={[view, look].join(" ")}
-                title="The mail"
+                title="The email"
                 sandbox=""
                 src={`/console/preview/${mail.type}s/${mail.id}?${parameters}`}
               />
@@ -104,7 +104,7 @@ function FoundPeople({ among, beginning, onChoose }: FoundProps) {
   return (
     <div role="status">
       <Problem error={error} />
-      {data?.length === 0 && "No person has such an address or name."}
+      {data?.length === 0 && "No matches."}
       <div className="actions">
         {data?.map(({ email, first_name: first, last_name: last }) => (
           <button key={email} type="button" onClick={() => onChoose(email)}>

@@ -10,7 +10,7 @@ import type { Kind } from "../send/calls.ts";
 import { type Draft, useContent, useSettings, useTargets } from "./drafts.ts";
 
 const DAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
-const OF_TEAM = { OFF: "off", ALL: "for everyone who has not denied it", AGREED: "for people who agreed" };
+const OF_TEAM = { OFF: "off", ALL: "for everyone who has not said no", AGREED: "for people who agreed" };
 const TRACKING: Record<string, boolean | null> = { team: null, on: true, off: false };
 
 /** Whom a draft goes to, on which days, and whether opens and clicks are counted. Each choice is saved at once. */
@@ -39,7 +39,7 @@ export function Targets({ kind, draft }: { kind: Kind; draft: Draft }) {
       {"lists" in draft ? (
         <Several
           label="Lists"
-          hint="Their confirmed subscribers get it, each once."
+          hint="Their confirmed subscribers get it, once each."
           options={targets}
           chosen={draft.lists}
           save={({ ids, id: list_id }) =>
@@ -61,7 +61,7 @@ export function Targets({ kind, draft }: { kind: Kind; draft: Draft }) {
           />
           <Several
             label="Sending accounts"
-            hint="Each mails a share of the recipients, under its own address."
+            hint="Each sends to a share of the recipients, from its own address."
             options={accounts.map(({ id, email, status }) => ({
               id,
               name: status === "ACTIVE" ? email : `${email} (cannot send now)`,
@@ -76,8 +76,8 @@ export function Targets({ kind, draft }: { kind: Kind; draft: Draft }) {
         </>
       )}
       <Several
-        label="Days on which it may start"
-        hint={`In the team's time zone, ${current.timeZone}. None chosen means any day.`}
+        label="Days it may start"
+        hint={`In the team's time zone, ${current.timeZone}. Choose none for any day.`}
         options={DAYS.map((name, index) => ({ id: `${index + 1}`, name }))}
         chosen={draft.send_days.map(String)}
         save={({ ids }) => {
@@ -86,10 +86,10 @@ export function Targets({ kind, draft }: { kind: Kind; draft: Draft }) {
         }}
       />
       <One
-        label="Count opens and clicks"
-        hint="On: links lead over this service, and a picture that is not seen reports the opening."
+        label="Track opens and clicks"
+        hint="On: links go through this service, and an invisible image reports opens."
         options={[
-          { id: "team", name: `As the team's setting: ${OF_TEAM[team_tracking]}` },
+          { id: "team", name: `Team setting: ${OF_TEAM[team_tracking]}` },
           {
             id: "on",
             name: `On: ${OF_TEAM[team_tracking === "OFF" ? "ALL" : team_tracking]}`,
@@ -141,7 +141,7 @@ function Several({ label, hint, options, chosen, save }: ChoiceProps<Selection> 
   return (
     <fieldset className="card" disabled={!mayWrite}>
       <legend>{label}</legend>
-      <p className="muted">{options.length === 0 ? "There is none yet: make one first." : hint}</p>
+      <p className="muted">{options.length === 0 ? "There are none yet: create one first." : hint}</p>
       {options.length > MOST_LISTED ? (
         <Combobox<readonly string[]>
           aria-label={label}

@@ -8,7 +8,7 @@ import type { Mail } from "./drafts.ts";
 const MOST = 5;
 
 type Outcomes = DataOf<Client["app"]["content"]["sendTest"]["mutate"]>;
-const RESULTS = { sent: "sent", not_sent: "not sent", unknown: "perhaps sent: look into the mailbox" };
+const RESULTS = { sent: "sent", not_sent: "not sent", unknown: "possibly sent: check the inbox" };
 
 /** Sends the saved mail to some members of the team. */
 export function TestMail({ mail }: { mail: Mail }) {
@@ -22,8 +22,8 @@ export function TestMail({ mail }: { mail: Mail }) {
   return (
     <Act
       title="Send a test"
-      submit="Send the test"
-      note={`The saved mail goes to up to ${MOST} members of the team, over the sender's account, and counts toward your daily limit.`}
+      submit="Send test"
+      note={`The saved email goes to up to ${MOST} team members from the sender's account, and counts towards your daily limit.`}
       onOpen={() => choose([])}
       isDisabled={chosen.length === 0 || outcomes !== undefined}
       act={async (_, context) => {

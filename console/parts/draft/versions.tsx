@@ -33,7 +33,7 @@ function List({ onDone, ...props }: VersionsProps & Done) {
   const [opened, setOpened] = useState<string>();
   const { mail: query, draft } = props;
   const all = useData(["versions", query, draft.updated_at], () => versions.query({ query }));
-  if (all.length === 0) return <p>There is none yet: a change of the text keeps the text before it.</p>;
+  if (all.length === 0) return <p>No versions yet: each change keeps the text before it.</p>;
   return (
     <ul className="plain stack">
       {all.map(({ id, at, by, subject, has_blocks }) => (
@@ -71,9 +71,9 @@ function Version({ mail, draft, mayWrite, restore, id, onDone }: VersionsProps &
   return (
     <div className="stack">
       {changed.length === 0 ? (
-        <p>It is what is written now.</p>
+        <p>It is the same as the current text.</p>
       ) : (
-        <p>Lines with − are of this version alone, and lines with + of what is written now.</p>
+        <p>Lines with − are only in this version, and lines with + only in the current text.</p>
       )}
       {changed.map(([name, before, now]) => (
         <section key={name}>

@@ -13,8 +13,8 @@ import { people, percent } from "./words.ts";
 
 type GateState = GateReport["gates"][number];
 
-const STARTS = "It starts within a minute, or on the next day on which it may be sent.";
-const STOPS = "Mails that have left cannot be taken back; you can pause or cancel the rest.";
+const STARTS = "Sending starts within a minute, or on the next allowed day.";
+const STOPS = "Emails already sent cannot be taken back; you can pause or cancel the rest.";
 
 interface CheckProps {
   kind: Kind;
@@ -64,8 +64,8 @@ export function CheckSend({ kind, id, name }: CheckProps) {
     <div className="stack">
       <SendTime kind={kind} id={id} />
       <p className="muted">
-        The check looks at everything that can stop the send, and counts who would get it. It sends nothing.
-        {!maySend && " You can check it; an admin or the owner of the team sends."}
+        The check looks at everything that could stop the send, and counts the recipients. It sends nothing.
+        {!maySend && " You can check it; an admin or owner of the team can send it."}
       </p>
       <div className="actions">
         <button
@@ -81,7 +81,7 @@ export function CheckSend({ kind, id, name }: CheckProps) {
             title="Confirm the send"
             submit={preview.send_at ? "Schedule the send" : "Send now"}
             kind="primary"
-            note={`${people(preview.recipients.eligible)} get “${name}”. ${preview.send_at ? `Start: ${startOf({ ...preview, send_zone })}.` : STARTS} ${STOPS}`}
+            note={`${people(preview.recipients.eligible)} will get “${name}”. ${preview.send_at ? `Start: ${startOf({ ...preview, send_zone })}.` : STARTS} ${STOPS}`}
             isDisabled={typed.replace(/\D/g, "") !== String(preview.recipients.eligible)}
             onOpen={() => setTyped("")}
             act={confirm}
@@ -100,8 +100,8 @@ export function CheckSend({ kind, id, name }: CheckProps) {
       </div>
       <div role="status">
         {check.isPending && "Checking…"}
-        {report && preview && <strong className="good">It can be sent.</strong>}
-        {report && !preview && <strong className="wrong">It cannot be sent yet.</strong>}
+        {report && preview && <strong className="good">Ready to send.</strong>}
+        {report && !preview && <strong className="wrong">Not ready to send yet.</strong>}
       </div>
       {outdated && (
         <p className="problem" role="alert">
@@ -128,8 +128,8 @@ export function Warnings({ mail, at }: { mail: Mail; at: number | string }) {
   if (!data?.length) return <Problem error={error} />;
   return (
     <section className="stack">
-      <h3>It could be better</h3>
-      <ul aria-label="What could be better">
+      <h3>Suggestions</h3>
+      <ul aria-label="Suggestions">
         {data.map(({ kind, message }) => (
           <li key={message}>
             {message} {kind === "no_postal_address" && <Link to={`${base}/brand`}>Brand</Link>}
@@ -188,7 +188,7 @@ type Preview = DataOf<ReturnType<typeof useCalls>["calls"]["sends"]["sendPreview
 
 /** Refusals of a confirm after which only a new check helps. */
 const OUTDATED: Readonly<Record<string, string>> = {
-  send_plan_changed: "The recipients, the text, the sender or the time changed meanwhile: check again.",
+  send_plan_changed: "The recipients, the text, the sender or the time has changed since: check again.",
   confirmation_stale: "The check is too old: check again.",
 };
 
@@ -197,16 +197,16 @@ const COMPLAINT_LIMIT = 0.002;
 
 function Numbers({ kind, report, preview }: { kind: Kind; report: GateReport; preview: Preview | undefined }) {
   const { recipients, send_cap: cap } = report;
-  const left = kind === "newsletter" ? "Left out: not confirmed, or unsubscribed" : "Left out: no valid address";
+  const left = kind === "newsletter" ? "Excluded: unconfirmed or unsubscribed" : "Excluded: no valid address";
   const numbers: [name: string, number: number | undefined][] = [
     ["Recipients", preview?.recipients.eligible ?? recipients?.eligible],
-    ["Recipients whose opens and clicks are counted", preview?.recipients.tracked ?? recipients?.tracked],
-    ["Left out: do-not-mail list", recipients?.suppressed],
+    ["Recipients with tracking", preview?.recipients.tracked ?? recipients?.tracked],
+    ["Excluded: suppressed", recipients?.suppressed],
     [left, recipients?.ineligible],
     ["Credits needed", recipients?.eligible],
     ["Credits available", report.credits_available],
-    ["Your mails today", cap?.used_today],
-    ["Your limit of a day", cap?.limit],
+    ["Your emails today", cap?.used_today],
+    ["Your daily limit", cap?.limit],
   ];
   const complaints = `${percent(report.complaint_rate, 2)} (limit ${percent(COMPLAINT_LIMIT, 2)})`;
   const figures = numbers.map(([name, number]) => [name, number?.toLocaleString()] as const);
@@ -229,33 +229,30 @@ function wordsOf(kind: Kind, { recipients, send_cap: cap, credits_available: cre
   const words: Record<GateState["gate"], readonly [name: string, remedy: string | null, page?: string]> = {
     permission: ["You may send", null, "Keys"],
     subject: ["It has a subject", "Write a subject."],
-    body: ["It has a text", "Write the text of the mail."],
-    sender: [
-      "It has a sender",
-      isNewsletter ? "Enter the address that it is sent from." : "Choose the accounts that send it.",
-    ],
+    body: ["It has text", "Write the text of the email."],
+    sender: ["It has a sender", isNewsletter ? "Enter a from address." : "Choose the sending accounts."],
     content: ["Every merge tag can be filled", "Correct the subject or the text."],
     targets: isNewsletter
       ? ["It has a list", "Choose at least one list."]
-      : ["It has a segment", "Choose a segment that can be used."],
+      : ["It has a segment", "Choose a segment that works."],
     account: ["Its sending account works", "Connect or repair the account of the sender's address.", "Accounts"],
-    time: ["Its time is still to come", "Set a later time, or send it once it is confirmed."],
+    time: ["Its start is in the future", "Set a later time, or remove it to send at once."],
     recipients: isNewsletter
-      ? ["It has recipients", "On its lists there is no confirmed person who may be mailed: import people.", "Imports"]
-      : ["It has recipients", "In its segment there is no valid address that may be mailed.", "Segments"],
+      ? ["It has recipients", "Its lists have no confirmed subscribers who may be emailed: import people.", "Imports"]
+      : ["It has recipients", "Its segment has no valid addresses that may be emailed.", "Segments"],
     domains: ["You may send from its domain", null, "Accounts"],
     cap: [
-      "It is within your limit of the day",
-      `You may send ${(cap?.remaining ?? 0).toLocaleString()} more mails today: send it after midnight UTC, or to fewer people. An admin raises the limit of your key “Console” under Keys.`,
+      "It is within your daily limit",
+      `You may send ${(cap?.remaining ?? 0).toLocaleString()} more emails today: send it after midnight UTC, or to fewer people. An admin can raise the limit of your key “Console” under Keys.`,
       "Keys",
     ],
     complaints: [
-      "Few people complain",
-      "Too many people called the team's mails spam: mail those alone who asked for it.",
+      "Few complaints",
+      "Too many people marked the team's emails as spam: only email people who asked for it.",
     ],
     credits: [
       "There are enough credits",
-      `It needs ${(recipients?.eligible ?? 0).toLocaleString()} credits, and ${credits.toLocaleString()} are left.`,
+      `It needs ${(recipients?.eligible ?? 0).toLocaleString()} credits; ${credits.toLocaleString()} are left.`,
       "Usage",
     ],
   };

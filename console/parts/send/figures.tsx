@@ -56,7 +56,7 @@ export function Days({ days }: Pick<Overview, "days">) {
   });
   return (
     <Chart
-      title={`Mails of the last ${days.length} days`}
+      title={`Emails in the last ${days.length} days`}
       times={days.map(({ date }) => date)}
       unit="day"
       series={[

@@ -13,12 +13,12 @@ type Outcome = Exclude<keyof Counts, "total">;
 export const OUTCOMES: States<Outcome> = {
   sent: ["Sent", "good"],
   queued: ["Waiting", "muted"],
-  sending: ["Leaving now", "accent"],
-  deferred: ["Refused for now, tried again", "warn"],
-  rejected: ["Refused", "wrong"],
-  expired: ["Refused too often", "wrong"],
+  sending: ["Sending", "accent"],
+  deferred: ["Deferred, will retry", "warn"],
+  rejected: ["Rejected", "wrong"],
+  expired: ["Retries exhausted", "wrong"],
   unknown: ["Outcome unknown", "warn"],
-  suppressed: ["Left out meanwhile", "muted"],
+  suppressed: ["Suppressed", "muted"],
   cancelled: ["Cancelled", "muted"],
 };
 
@@ -32,7 +32,7 @@ export function LiveSend({ send }: { send: Send }) {
       <p role="status">
         {status === "SCHEDULED" && <>Start: {startOf(send)}</>}
         {status === "PAUSED" && <strong className="warn">Paused. {pauseText(send.status_reason)}</strong>}
-        {status === "SENDING" && <>It goes out.</>}
+        {status === "SENDING" && <>Sending now.</>}
       </p>
       <progress
         value={recipients.total - open}
@@ -87,8 +87,8 @@ export function Commands({ kind, send }: { kind: Kind; send: Send }) {
         </button>
         {move}
         <Remove title="Cancel the send" act={(options) => calls.commands.cancel.mutate({ params }, options)}>
-          {people(open)} would not get the mail any more, and their credits come back. {people(send.recipients.sent)}{" "}
-          got it already. A cancelled send cannot be continued.
+          {people(open)} will no longer get the email, and their credits are returned. {people(send.recipients.sent)}{" "}
+          already got it. A cancelled send cannot be resumed.
         </Remove>
       </div>
       <Problem error={command.error} />

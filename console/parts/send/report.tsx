@@ -14,9 +14,9 @@ import { OUTCOMES, Outcomes } from "./live-send.tsx";
 import { partOf, people, reasonText } from "./words.ts";
 
 const ENDED: Readonly<Record<string, string>> = {
-  SENT: "It was sent",
-  CANCELLED: "It was cancelled",
-  FAILED: "It failed",
+  SENT: "Sent",
+  CANCELLED: "Cancelled",
+  FAILED: "Failed",
 };
 
 /** The report of a send that has ended. */
@@ -24,12 +24,12 @@ export function Report({ kind, send }: { kind: Kind; send: Send }) {
   return (
     <>
       <p>
-        {ENDED[send.status] ?? "It has ended"}
+        {ENDED[send.status] ?? "Ended"}
         {send.completed_at && " on "}
         <When at={send.completed_at} />, to{" "}
         {send.status === "SENT" ? people(send.recipients.total) : partOf(send.recipients.sent, send.recipients.total)}.
       </p>
-      <h3>Outcomes</h3>
+      <h3>Delivery status</h3>
       <Outcomes recipients={send.recipients} />
       {send.started_at && <Responses id={send.resource_id} startedAt={send.started_at} />}
       <Hours id={send.resource_id} recipients={send.recipients.total} />
@@ -58,7 +58,7 @@ function Responses({ id, startedAt }: { id: string; startedAt: string }) {
   const earlier = useEarlier(id);
   return (
     <>
-      <h3>Responses</h3>
+      <h3>Opens and clicks</h3>
       <Rates totals={totals} rates={rates} beside={earlier.sends > 0 && ["Earlier", earlier.rates]} />
       {earlier.sends > 0 && (
         <p className="muted">
@@ -68,8 +68,8 @@ function Responses({ id, startedAt }: { id: string; startedAt: string }) {
       )}
       <p className="muted">
         {totals.tracked === 0
-          ? "Opens and clicks are counted for mails that were sent with tracking turned on."
-          : `Opens and clicks are counted for ${totals.tracked.toLocaleString()} of ${totals.sent.toLocaleString()} mails.`}
+          ? "Opens and clicks are counted only for emails sent with tracking turned on."
+          : `Opens and clicks are counted for ${totals.tracked.toLocaleString()} of ${totals.sent.toLocaleString()} emails.`}
       </p>
     </>
   );
@@ -86,7 +86,7 @@ function Hours({ id, recipients }: { id: string; recipients: number }) {
   if (hours.length === 0) return null;
   return (
     <Chart
-      title={`First opens and clicks in two days${ofFirst(recipients, most)}`}
+      title={`First opens and clicks over two days${ofFirst(recipients, most)}`}
       times={hours.map(({ hour }) => hour)}
       unit="hour"
       series={[
@@ -133,11 +133,11 @@ function Links({ kind, id }: { kind: Kind; id: string }) {
           isNumber: true,
         },
         number("Clicks", "clicks"),
-        number("Possibly machines", "clicks_unknown"),
-        number("Machines", "clicks_machine"),
+        number("Possibly bots", "clicks_unknown"),
+        number("Bots", "clicks_machine"),
         { name: "Last click", cell: ({ last_at }) => <When at={last_at} /> },
       ]}
-      empty="No link was clicked. Clicks are counted for mails that were sent with tracking turned on."
+      empty="No links were clicked. Clicks are counted only for emails sent with tracking turned on."
     />
   );
 }
@@ -155,7 +155,7 @@ function Domains({ id, recipients }: { id: string; recipients: number }) {
     <>
       <h3>Domains</h3>
       {domains === null ? (
-        <p className="muted">The recipients of this send are kept no longer.</p>
+        <p className="muted">The recipients of this send are no longer kept.</p>
       ) : (
         <Table
           caption={`The ten largest domains${ofFirst(recipients, most)}`}
@@ -165,7 +165,7 @@ function Domains({ id, recipients }: { id: string; recipients: number }) {
             { name: "Domain", cell: ({ domain }) => (domain === "erased.invalid" ? "Erased people" : domain) },
             number("Delivered", "delivered"),
             number("Bounced", "bounced"),
-            number("Refused", "rejected"),
+            number("Rejected", "rejected"),
           ]}
           empty="It has no recipients."
         />
@@ -218,13 +218,13 @@ function Recipients({ kind, id }: { kind: Kind; id: string }) {
         read={read}
         columns={[
           { name: "Address", cell: ({ email }) => <PersonLink email={email} /> },
-          { name: "Outcome", cell: (row) => <State of={OUTCOMES} is={row.status.toLowerCase()} /> },
+          { name: "Delivery status", cell: (row) => <State of={OUTCOMES} is={row.status.toLowerCase()} /> },
           { name: "Reason", cell: ({ reason }) => reason && reasonText(reason) },
-          { name: "At", cell: (row) => <When at={row.updated_at} /> },
+          { name: "Updated", cell: (row) => <When at={row.updated_at} /> },
         ]}
-        empty={status || activity ? "No recipient matches: choose other filters." : "It has no recipients."}
+        empty={status || activity ? "No recipients match these filters." : "It has no recipients."}
       >
-        <ChoiceFilter name="outcome" label="Outcome" any="All" choices={choicesOf(OUTCOMES)} />
+        <ChoiceFilter name="outcome" label="Delivery status" any="All" choices={choicesOf(OUTCOMES)} />
         <ChoiceFilter name="activity" label="Activity" any="All" choices={ACTIVITIES} />
         {link && (
           <button type="button" onClick={() => filter({ link: undefined })}>
@@ -236,7 +236,7 @@ function Recipients({ kind, id }: { kind: Kind; id: string }) {
         {!status && <SaveCsv name={`${activity ?? "recipients"}.csv`} read={csv} />}
         {kind === "campaign" && mayWrite && activity && SEGMENTED.includes(activity) && (
           <Link className="button" to={`${base}/segments/new`} search={{ activity, mail: id, link }}>
-            Make a segment
+            Create a segment
           </Link>
         )}
       </div>

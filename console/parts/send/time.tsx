@@ -74,7 +74,7 @@ function TimeAct({ kind, id, title, short, timed, isConfirmed = false }: TimeAct
     <Act
       title={title}
       short={short ?? title}
-      submit={isConfirmed ? "Move the start" : "Save the time"}
+      submit={isConfirmed ? "Reschedule" : "Save time"}
       inputs={[
         ["date", "Date", { type: "date", required: true }],
         ["time", "Time", { type: "time", required: true }],
@@ -125,6 +125,6 @@ export function SendTime({ kind, id }: Pick<TimeActProps, "kind" | "id">) {
 
 /** Moves the start of a send that has not begun. */
 export function MoveStart({ name, ...of }: Pick<TimeActProps, "kind" | "id" | "timed"> & { name?: string }) {
-  const title = name === undefined ? "Move the start" : `Move the start of ${name}`;
-  return useRole("EDITOR") && <TimeAct title={title} short="Move the start" isConfirmed {...of} />;
+  const title = name === undefined ? "Reschedule" : `Reschedule ${name}`;
+  return useRole("EDITOR") && <TimeAct title={title} short="Reschedule" isConfirmed {...of} />;
 }

@@ -1,12 +1,12 @@
 /** Codes that do not read well as they are. */
 const REASONS: Readonly<Record<string, string>> = {
-  access_revoked: "the mailbox no longer lets Mailkeel in",
+  access_revoked: "the mailbox revoked Mailkeel's access",
   account_gone: "the account is no longer connected",
-  account_not_active: "the account does not work",
+  account_not_active: "the account is not working",
   delivery_failures: "its server failed for three days",
   login_refused: "the mail server refuses the user name or password",
-  sender_refused: "the mail server refuses the sender's address",
-  suppressed: "on the do-not-mail list",
+  sender_refused: "the mail server refuses the from address",
+  suppressed: "the address is suppressed",
   tls_failed: "no secure connection could be made",
 };
 
@@ -20,24 +20,24 @@ export function reasonText(reason: string): string {
 export function pauseText(reason: string | null): string {
   switch (reason) {
     case null:
-      return "An operator of the service paused it, and has to resume it: ask them why.";
+      return "An operator of the service paused it and has to resume it: ask them why.";
     case "paused_by_client":
-      return "A member of the team or a program with a key paused it. Resume it when you are ready.";
+      return "A team member or a program with a key paused it. Resume it when you are ready.";
     case "complaint_rate_exceeded":
-      return "Too many people called the team's mails spam. Find out which list they came from, and stop mailing those who did not ask for it. An operator of the service then resumes the send.";
+      return "Too many people marked the team's emails as spam. Find out which list they came from, and stop emailing people who did not ask for it. An operator of the service then resumes the send.";
     case "database_restored":
     case "workflow_ended":
-      return "The service stopped it after a failure of its own. An operator checks it and resumes it.";
+      return "The service stopped it after an internal failure. An operator will check and resume it.";
     case "policy_refusals":
-      return "The mail server refuses the account, or all people alike, so nobody was taken off for it. Its reply stands at the account under Accounts: repair what it names, then resume the send. If these addresses are wrong, ask an operator of the service.";
+      return "The mail server refuses the account, or every recipient alike, so no address was marked as bounced. Its reply is shown with the account under Accounts: fix what it names, then resume the send. If these addresses are wrong, ask an operator of the service.";
     case "mails_unsendable":
-      return "The mails could not be made of this draft. Cancel the send, and send a corrected copy.";
+      return "The emails could not be created from this draft. Cancel the send, and send a corrected copy.";
     default:
-      return `The mails cannot leave: ${reasonText(reason)}. Repair the account under Accounts, then resume the send.`;
+      return `The emails cannot be sent: ${reasonText(reason)}. Fix the account under Accounts, then resume the send.`;
   }
 }
 
-export const percent = (fraction: number, digits = 1): string => `${(fraction * 100).toFixed(digits)} %`;
+export const percent = (fraction: number, digits = 1): string => `${(fraction * 100).toFixed(digits)}%`;
 
 /** A dash where there is nothing to divide by. */
 export const shortPercent = (rate: number | null): string =>

@@ -16,7 +16,7 @@ import { blocksText } from "./text.ts";
 import { Toolbar } from "./toolbar.tsx";
 
 const WORDS =
-  "Press / for a block, {{ for a merge tag, paste or drop an image, Alt+F10 for the tools, and Enter on a selected block for its values.";
+  "Type / to insert a block or {{ for a merge tag, paste or drop an image, and press Alt+F10 for the toolbar or Enter on a selected block for its settings.";
 
 /** Between the tools and the place of the cursor. */
 const SPACE_PX = 8;
@@ -119,7 +119,7 @@ export function BlocksEditor({ value, onChange, tags, readOnly }: BodyProps) {
       editorProps: {
         scrollThreshold: covered,
         scrollMargin: covered,
-        attributes: { role: "textbox", "aria-multiline": "true", "aria-label": "Text of the mail" },
+        attributes: { role: "textbox", "aria-multiline": "true", "aria-label": "Text of the email" },
         handleKeyDown: (_, event) => now.current.press(event),
         handlePaste: (_, { clipboardData }) => now.current.take(clipboardData),
         handleDrop: (view, { dataTransfer, clientX, clientY }, _slice, isMoved) =>
@@ -205,14 +205,14 @@ function LinkDialog({ editor, onClose }: { editor: Editor; onClose: () => void }
     const isSet = (
       url === "" ? chain.unsetLink() : needsText ? chain.insertContent(link) : chain.setLink({ href: url })
     ).run();
-    return isSet || "This cannot be a link: it begins with https://, mailto: or a merge tag.";
+    return isSet || "This is not a valid link: begin with https://, mailto: or a merge tag.";
   };
   return (
     <Dialog title="Link" onClose={onClose}>
       <Form
-        submit="Save the link"
+        submit="Save link"
         inputs={[
-          ["href", "Address", { hint: "https://…, mailto:… or a merge tag. Empty: no link." }],
+          ["href", "Address", { hint: "https://…, mailto:… or a merge tag. Leave empty for no link." }],
           ...(needsText ? [["text", "Text", { required: true }] as const] : []),
         ]}
         values={{ href: current }}

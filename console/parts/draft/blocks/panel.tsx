@@ -12,7 +12,7 @@ const LINK_HINT = "https://…, mailto:… or a merge tag.";
 const INPUTS: Readonly<Record<string, readonly Input[]>> = {
   image: [
     ["src", "Address of the image", { type: "url", hint: "https://…" }],
-    ["alt", "Text in its place", { maxLength: 500, hint: "For those who do not see the image." }],
+    ["alt", "Alternative text", { maxLength: 500, hint: "For people who do not see the image." }],
     ["width", "Width in pixels", { type: "number", min: 1, max: 1_200 }],
     ["href", "Link", { hint: LINK_HINT }],
     ALIGN,
@@ -20,7 +20,9 @@ const INPUTS: Readonly<Record<string, readonly Input[]>> = {
   button: [["label", "Text", { maxLength: 200 }], ["href", "Link", { hint: LINK_HINT }], ALIGN],
   spacer: [["height", "Height in pixels", { type: "number", min: 4, max: 120 }]],
   html: [["html", "HTML", { rows: 8, className: "code", spellCheck: false }]],
-  mergeTag: [["fallback", "In place of an empty one", { maxLength: 200, hint: "As “there” in “Hello there”." }]],
+  mergeTag: [
+    ["fallback", "Fallback", { maxLength: 200, hint: "For people without a value, such as “there” in “Hello there”." }],
+  ],
 };
 
 const NAMES: Readonly<Record<string, string>> = {

@@ -16,7 +16,7 @@ const MARKS: readonly Tool[] = [
   ["Bold", "B", (_, chain) => chain.toggleBold().run(), "bold"],
   ["Italic", "I", (_, chain) => chain.toggleItalic().run(), "italic"],
   ["Underline", "U", (_, chain) => chain.toggleUnderline().run(), "underline"],
-  ["Strike through", "S", (_, chain) => chain.toggleStrike().run(), "strike"],
+  ["Strikethrough", "S", (_, chain) => chain.toggleStrike().run(), "strike"],
   ["Code", "<>", (_, chain) => chain.toggleCode().run(), "code"],
 ];
 const BLOCKS: readonly Tool[] = [
