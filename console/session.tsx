@@ -36,13 +36,13 @@ interface Reading<Data> {
 /** The answer of a procedure for the team in this environment. The page, or its part, waits for it, and fails with it. */
 export function useData<Data>(
   key: readonly unknown[],
-  read: () => Promise<{ data: Data }>,
+  read: (client: Client) => Promise<{ data: Data }>,
   { poll, ...options }: Reading<Data> = {},
 ): Data {
-  const { base } = useWorkspace();
+  const { base, client } = useWorkspace();
   const { data } = useSuspenseQuery({
     queryKey: [base, ...key],
-    queryFn: async () => (await read()).data,
+    queryFn: async () => (await read(client)).data,
     refetchInterval: ({ state: { data: last, error } }) =>
       // Not on without a session: many wrong ones count against the network.
       (last !== undefined && (!error || refusalOf(error).status !== 401) && poll?.(last)) || false,

@@ -1,5 +1,6 @@
 import { Link, useNavigate, useParams } from "@tanstack/react-router";
 import { useState } from "react";
+import type { Client } from "../api.ts";
 import {
   LIMIT_INPUTS,
   LOGINS,
@@ -220,8 +221,7 @@ export function Account() {
 
 /** How the mails of an account fared. */
 function Health({ accountId }: { accountId: string }) {
-  const { client } = useWorkspace();
-  const read = () => client.app.accounts.health.query({ params: { accountId } });
+  const read = ({ app }: Client) => app.accounts.health.query({ params: { accountId } });
   const { days, totals, rates, is_shared: isShared } = useData(["accounts", accountId, "health"], read);
   if (totals.sent + totals.rejected === 0) return null;
   return (

@@ -181,8 +181,7 @@ export function OneList() {
 }
 
 function Growth({ listId }: { listId: string }) {
-  const { client } = useWorkspace();
-  const read = () => client.app.audience.lists.query({ query: { list_id: listId } });
+  const read = ({ app }: Client) => app.audience.lists.query({ query: { list_id: listId } });
   const [list] = useData(["lists", listId, "members"], read).lists;
   if (!list) return null;
   const figures = [

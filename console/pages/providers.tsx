@@ -22,10 +22,7 @@ const INPUTS = {
 /** The values of inputs that are not empty. */
 const givenIn = (values: Values) => Object.fromEntries(Object.entries(values).filter(([, value]) => value !== ""));
 
-function useProviders() {
-  const { client } = useWorkspace();
-  return client.app.accounts.providers;
-}
+const useProviders = () => useWorkspace().client.app.accounts.providers;
 
 /** The webhooks by which providers report bounces and complaints. Members who are no admins see the service's refusal. */
 export function Page() {

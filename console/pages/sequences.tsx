@@ -71,8 +71,7 @@ export function Sequences() {
 }
 
 function Choices() {
-  const { client } = useWorkspace();
-  const { lists, segments, addresses } = useData(["sequence-choices"], () => client.app.sequences.choices.query({}));
+  const { lists, segments, addresses } = useData(["sequence-choices"], ({ app }) => app.sequences.choices.query({}));
   const choices = Object.fromEntries([
     ...lists.map(({ id, name }) => [`list_id ${id}`, `List: ${name}`]),
     ...segments.map(({ id, name }) => [`segment_id ${id}`, `Segment: ${name}`]),
@@ -266,9 +265,8 @@ export function OneSequence() {
 }
 
 function WhoEnters(params: { sequenceId: string }) {
-  const { sequences } = useWorkspace().client.app;
-  const { members, is_estimate: isEstimate } = useData(["sequences", params.sequenceId, "members"], () =>
-    sequences.countMembers.query({ params }),
+  const { members, is_estimate: isEstimate } = useData(["sequences", params.sequenceId, "members"], ({ app }) =>
+    app.sequences.countMembers.query({ params }),
   );
   const choices = {
     new: "People who join from now on",

@@ -32,10 +32,8 @@ const INPUTS = [
 ] as const;
 
 /** The events that there are. */
-function useEventTypes() {
-  const { client } = useWorkspace();
-  return useData(["webhook-events"], () => client.api.webhooks.listEventTypes.query({}), { staleTime: "static" });
-}
+const useEventTypes = () =>
+  useData(["webhook-events"], ({ api }) => api.webhooks.listEventTypes.query({}), { staleTime: "static" });
 
 function EventPicker({ chosen, onChange }: { chosen: readonly string[]; onChange: (events: string[]) => void }) {
   const types = useEventTypes();

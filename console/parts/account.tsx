@@ -1,5 +1,5 @@
 import { useState } from "react";
-import { useData, useWorkspace } from "../session.tsx";
+import { useData } from "../session.tsx";
 import { Field, Inputs, type Values } from "./form.tsx";
 
 /** The providers by their codes, with the server that they usually have. */
@@ -19,10 +19,7 @@ export const PROVIDERS = {
 export type Provider = keyof typeof PROVIDERS;
 
 /** The sending accounts of the team. */
-export function useAccounts() {
-  const { client } = useWorkspace();
-  return useData(["accounts", "list"], () => client.app.accounts.list.query({}));
-}
+export const useAccounts = () => useData(["accounts", "list"], ({ app }) => app.accounts.list.query({}));
 
 const SECURITIES = {
   starttls: "STARTTLS, usually port 587",

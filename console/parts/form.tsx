@@ -154,16 +154,14 @@ type Input = readonly [name: string, label: string, more?: Omit<FieldProps, "nam
 
 interface InputsProps {
   inputs: readonly Input[];
-  /** Before the names. */
-  at?: string;
-  /** Their first values, by the names without the prefix. */
+  /** Their first values, by the names. */
   values?: Readonly<Record<string, unknown>> | undefined;
 }
 
-export const Inputs = ({ inputs, at = "", values = {} }: InputsProps) =>
+export const Inputs = ({ inputs, values = {} }: InputsProps) =>
   inputs.map(([name, label, more]) => {
     const initial = String(values[name] ?? "") || undefined;
-    return <Field key={name} name={`${at}${name}`} label={label} defaultValue={initial} {...more} />;
+    return <Field key={name} name={name} label={label} defaultValue={initial} {...more} />;
   });
 
 export interface FieldProps extends Omit<ComboboxProps<string>, "choices"> {

@@ -3,7 +3,6 @@ import type { ClipboardEvent, DragEvent } from "react";
 import { type Client, type DataOf, type Place, request } from "../api.ts";
 import { useData, useRole, useWorkspace } from "../session.tsx";
 import { Act, Opens } from "./act.tsx";
-import { Dialog } from "./dialog.tsx";
 import { Loading, Notice, Problem } from "./page.tsx";
 
 export type Image = DataOf<Client["app"]["images"]["list"]["query"]>["images"][number];
@@ -55,18 +54,10 @@ export function useUpload(onEach?: (image: Image) => void) {
 
 interface PickerProps {
   onPick: (image: Image) => void;
-  onClose: () => void;
 }
 
-/** The images of the team, to pick one, and to upload more by dropping, pasting or choosing files. */
-export const ImagePicker = ({ onPick, onClose }: PickerProps) => (
-  <Dialog title="Images" onClose={onClose}>
-    <Picker onPick={onPick} />
-  </Dialog>
-);
-
 /** A button that opens the picker. */
-export const PickImage = ({ label = "Choose an image", onPick }: { label?: string } & Pick<PickerProps, "onPick">) => (
+export const PickImage = ({ label = "Choose an image", onPick }: PickerProps & { label?: string }) => (
   <Opens title={label} heading="Images">
     {(close) => (
       <Picker
@@ -79,7 +70,7 @@ export const PickImage = ({ label = "Choose an image", onPick }: { label?: strin
   </Opens>
 );
 
-function Picker({ onPick }: Pick<PickerProps, "onPick">) {
+function Picker({ onPick }: PickerProps) {
   const { client, base } = useWorkspace();
   const mayWrite = useRole("EDITOR");
   const { mutate, isPending, error } = useUpload();

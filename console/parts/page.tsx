@@ -57,9 +57,9 @@ export function Failed({ error, reset }: ErrorComponentProps) {
 }
 
 /** A part of a page that waits for its own reads, and fails by itself. */
-export const Part = ({ children, like }: { children: ReactNode; like?: "table" | undefined }) => (
+export const Part = ({ children }: { children: ReactNode }) => (
   <CatchBoundary getResetKey={() => 0} errorComponent={Failed}>
-    <Suspense fallback={<Loading like={like} />}>{children}</Suspense>
+    <Suspense fallback={<Loading />}>{children}</Suspense>
   </CatchBoundary>
 );
 

@@ -7,10 +7,7 @@ import type { Kind } from "./send/calls.ts";
 export const NAME = { required: true, maxLength: 200 } as const;
 
 /** The service's templates, and the team's. */
-export function useTemplates() {
-  const { templates } = useWorkspace().client.app;
-  return useData(["templates"], () => templates.list.query({}));
-}
+export const useTemplates = () => useData(["templates"], ({ app }) => app.templates.list.query({}));
 
 /** The mail of a template. It is a page of its own, which may run nothing. */
 export function Look({ id, name, version = "" }: { id: string; name: string; version?: string | undefined }) {

@@ -1,5 +1,5 @@
 import type { Client, DataOf } from "../../api.ts";
-import { useData, useWorkspace } from "../../session.tsx";
+import { useData } from "../../session.tsx";
 
 export type ListRecord = DataOf<Client["api"]["lists"]["retrieve"]["query"]>;
 
@@ -10,7 +10,4 @@ export const SUBSCRIPTION_STATUSES = {
 } as const;
 
 /** All lists of the team, by their names. */
-export function useLists() {
-  const { client } = useWorkspace();
-  return useData(["lists", "all"], () => client.app.audience.allLists.query({}));
-}
+export const useLists = () => useData(["lists", "all"], ({ app }) => app.audience.allLists.query({}));

@@ -33,10 +33,7 @@ export const PERSON_INPUTS = [
 ] as const;
 
 /** The custom fields of the team's contacts. */
-export function useFields() {
-  const { client } = useWorkspace();
-  return useData(["fields"], () => client.api.contacts.listFields.query({}));
-}
+export const useFields = () => useData(["fields"], ({ api }) => api.contacts.listFields.query({}));
 
 /** An input for the value of a custom field. */
 function inputOf({ name, type }: FieldDefinition) {

@@ -34,20 +34,15 @@ export const STATES = {
 } as const;
 
 /** The lists that a newsletter may go to, or the segments of a campaign. */
-export function useTargets(kind: Kind): readonly { id: string; name: string }[] {
-  const { client } = useWorkspace();
-  const [key, read] =
-    kind === "newsletter"
-      ? [["lists", "all"], () => client.app.audience.allLists.query({})]
-      : [["segments"], () => client.app.audience.segments.query({})];
-  return useData<readonly { id: string; name: string }[]>(key, read);
-}
+export const useTargets = (kind: Kind) =>
+  useData<readonly { id: string; name: string }[]>(
+    kind === "newsletter" ? ["lists", "all"] : ["segments"],
+    ({ app: { audience } }) => (kind === "newsletter" ? audience.allLists.query({}) : audience.segments.query({})),
+  );
 
 /** The facts of a draft that the API does not show, and the merge tags that it may use. */
-export function useSettings(kind: Kind, id: string) {
-  const { client } = useWorkspace();
-  return useData([`${kind}s`, id, "settings"], () => client.app.content.settings.query({ query: { type: kind, id } }));
-}
+export const useSettings = (type: Kind, id: string) =>
+  useData([`${type}s`, id, "settings"], ({ app }) => app.content.settings.query({ query: { type, id } }));
 
 /** An editor of blocks or of HTML. */
 export interface BodyProps {

@@ -1,9 +1,6 @@
 import { type KeyboardEvent, type SyntheticEvent, useId, useState } from "react";
 import { Field, type FieldProps } from "../form.tsx";
 
-/** An input, or a text area: both have all that is used here. */
-type Element = HTMLInputElement;
-
 interface TagFieldProps extends FieldProps {
   /** Offered behind `{{`. */
   tags: readonly string[];
@@ -15,13 +12,13 @@ const BEGUN = /\{\{[ ]?([\w.]*)$/;
 /** A text with merge tags: behind `{{` it offers those that there are. */
 export function TagField({ tags, ...field }: TagFieldProps) {
   const id = useId();
-  const [typed, setTyped] = useState<{ element: Element; text: string }>();
+  const [typed, setTyped] = useState<{ element: HTMLInputElement; text: string }>();
   const [chosen, setChosen] = useState(0);
   const options = typed ? tags.filter((tag) => tag.includes(typed.text)) : [];
   const isOpen = options.length > 0;
   const active = Math.min(chosen, options.length - 1);
 
-  const look = ({ currentTarget: element }: SyntheticEvent<Element>) => {
+  const look = ({ currentTarget: element }: SyntheticEvent<HTMLInputElement>) => {
     const { value, selectionStart, selectionEnd, readOnly } = element;
     const isTyping = selectionStart === selectionEnd && !readOnly;
     const text = isTyping ? BEGUN.exec(value.slice(0, selectionStart ?? 0))?.[1] : undefined;
@@ -53,8 +50,7 @@ export function TagField({ tags, ...field }: TagFieldProps) {
     <div className="field">
       <Field
         {...field}
-        className={field.rows ? "code" : undefined}
-        spellCheck={!field.rows}
+        spellCheck
         autoComplete="off"
         aria-autocomplete="list"
         aria-controls={isOpen ? id : undefined}
@@ -88,13 +84,4 @@ export function TagField({ tags, ...field }: TagFieldProps) {
       )}
     </div>
   );
-}
-
-/** Puts the cursor at a place of the text, both counted from 1. The browser scrolls to it as the field takes the focus. */
-export function goTo(element: HTMLTextAreaElement, line: number, column: number): void {
-  const before = element.value.split("\n").slice(0, line - 1);
-  const place = before.reduce((sum, { length }) => sum + length + 1, column - 1);
-  element.blur();
-  element.setSelectionRange(place, place);
-  element.focus();
 }

@@ -38,8 +38,7 @@ export function TestMail({ mail }: { mail: Mail }) {
 }
 
 function Members({ outcomes, ...ticks }: Omit<TicksProps, "options"> & { outcomes: Outcomes | undefined }) {
-  const { client } = useWorkspace();
-  const members = useData(["members"], () => client.app.team.members.query({}));
+  const members = useData(["members"], ({ app }) => app.team.members.query({}));
   const options = members.map(({ id, name, email }) => {
     const outcome = outcomes?.find(({ member_id }) => member_id === id)?.outcome;
     const label = (

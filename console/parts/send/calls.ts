@@ -23,8 +23,7 @@ const IDLE_MS = 30_000;
 
 /** The last send of a resource, or all that go out. It asks again while one does and the page is visible. */
 export function useProgress(resourceId?: string): readonly Send[] {
-  const { client } = useWorkspace();
-  const read = () => client.app.overview.progress.query({ body: { resource_id: resourceId } });
+  const read = ({ app }: Client) => app.overview.progress.query({ body: { resource_id: resourceId } });
   return useData(["progress", resourceId], read, {
     poll: (sends) =>
       sends.some((send) => isOpen(send) || waitingIn(send.recipients) > 0)

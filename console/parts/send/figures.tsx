@@ -1,14 +1,12 @@
 import type { Client, DataOf } from "../../api.ts";
-import { useData, useWorkspace } from "../../session.tsx";
+import { useData } from "../../session.tsx";
 import { Chart } from "../chart.tsx";
 import { Facts } from "../page.tsx";
 import { percent, shortPercent } from "./words.ts";
 
 /** The rates of the last ten sends, or of the ten before one. */
-export function useEarlier(id?: string) {
-  const { client } = useWorkspace();
-  return useData(["earlier", id], () => client.app.overview.earlier.query({ body: { resource_id: id } }));
-}
+export const useEarlier = (id?: string) =>
+  useData(["earlier", id], ({ app }) => app.overview.earlier.query({ body: { resource_id: id } }));
 
 type Overview = DataOf<Client["api"]["analytics"]["overview"]["query"]>;
 

@@ -1,5 +1,5 @@
 import { Link } from "@tanstack/react-router";
-import type { DataOf } from "../../api.ts";
+import type { Client, DataOf } from "../../api.ts";
 import { useData, useRole, useWorkspace } from "../../session.tsx";
 import { AddressList } from "../audience/address-list.tsx";
 import { PersonLink } from "../audience/people.tsx";
@@ -49,11 +49,10 @@ const MOST_DAYS = 365;
 const dateOf = (instant: number) => new Date(instant).toISOString().slice(0, 10);
 
 function Responses({ id, startedAt }: { id: string; startedAt: string }) {
-  const { client } = useWorkspace();
-  const { totals, rates } = useData(["analytics", id], () => {
+  const { totals, rates } = useData(["analytics", id], ({ api }) => {
     const begin = Date.parse(startedAt);
     const [from, to] = [dateOf(begin), dateOf(Math.min(Date.now(), begin + MOST_DAYS * DAY_MS))];
-    return client.api.analytics.overview.query({ query: { resource_id: id, from, to } });
+    return api.analytics.overview.query({ query: { resource_id: id, from, to } });
   });
   const earlier = useEarlier(id);
   return (
@@ -80,8 +79,7 @@ const ofFirst = (recipients: number, most: number) => (recipients > most ? `, of
 
 /** When people opened the mail and clicked in it. */
 function Hours({ id, recipients }: { id: string; recipients: number }) {
-  const { client } = useWorkspace();
-  const read = () => client.app.overview.hours.query({ body: { resource_id: id } });
+  const read = ({ app }: Client) => app.overview.hours.query({ body: { resource_id: id } });
   const { hours, max_recipients: most } = useData(["hours", id], read);
   if (hours.length === 0) return null;
   return (
@@ -143,8 +141,7 @@ function Links({ kind, id }: { kind: Kind; id: string }) {
 }
 
 function Domains({ id, recipients }: { id: string; recipients: number }) {
-  const { client } = useWorkspace();
-  const read = () => client.app.overview.domains.query({ body: { resource_id: id } });
+  const read = ({ app }: Client) => app.overview.domains.query({ body: { resource_id: id } });
   const { domains, max_recipients: most } = useData(["domains", id], read);
   const number = (name: string, field: "delivered" | "bounced" | "rejected") => ({
     name,
