@@ -38,7 +38,7 @@ const PAGES = [
 async function signInByMail(page: Page, email: string): Promise<void> {
   await page.getByLabel("Your address").fill(email);
   await page.getByRole("button", { name: "Send me a link" }).click();
-  await page.getByText("a link is on its way").waitFor();
+  await page.getByText("sign-in link is on its way").waitFor();
   const link = await eventually(
     async () => {
       const [first] = await mailsTo(email);
@@ -305,7 +305,7 @@ describe("The console in a browser", function () {
       await page.getByText("The service cannot be reached.").waitFor();
       await page.unroute(calls);
       await button("Create endpoint").click();
-      await page.getByText("it is not shown again").waitFor();
+      await page.getByText("is not shown again").waitFor();
       await page.keyboard.press("Escape");
       const made = page.getByRole("link", { name: "93.184.216.34" });
       await made.first().waitFor();
