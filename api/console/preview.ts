@@ -68,7 +68,7 @@ export function mailPreview({ env, orm, vault, limits, log }: Deps): Router {
   const showRefusal: ErrorRequestHandler = (thrown, _req, res, _next) => {
     const { status, headers } = refusalOf(thrown, localsOf(res), { log, links: linksOf(env.PUBLIC_URL) });
     const words =
-      status === 401 ? "Your session has ended. Sign in again to see this mail." : toApiError(thrown).message;
+      status === 401 ? "Your session has ended. Sign in again to see this email." : toApiError(thrown).message;
     show(res.status(status).set(headers), `<meta name="color-scheme" content="light dark"><p>${escapeHtml(words)}</p>`);
   };
   router.use(showRefusal);

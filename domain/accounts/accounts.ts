@@ -120,7 +120,7 @@ export async function connectAccount(
     });
   } catch (error) {
     if (!(error instanceof UniqueConstraintViolationException)) throw error;
-    throw new ApiError("resource_already_exists", "An account with this address is connected already.");
+    throw new ApiError("resource_already_exists", "An account with this address is already connected.");
   }
 }
 
@@ -208,7 +208,7 @@ const sealPassword = (vault: Vault, accountId: string, password: string | null):
 
 function refuseRevoked({ status }: Pick<EmailAccount, "status">): void {
   if (status !== "REVOKED") return;
-  throw new ApiError("resource_state_invalid", "The account's access was revoked; give it new credentials.");
+  throw new ApiError("resource_state_invalid", "The account's access was revoked; enter new credentials.");
 }
 
 type AccountChange = Partial<

@@ -53,7 +53,7 @@ async function requireRoom(em: EntityManager, tenant: Tenant, limits: ImageLimit
   const { count, max_count, bytes: used, max_bytes } = await readImageUsage(em, tenant, limits);
   const most = count >= max_count ? `${max_count} images` : `${max_bytes / MEGABYTE} MB of images`;
   if (count < max_count && used + bytes <= max_bytes) return;
-  throw new ApiError("resource_limit_reached", `The team may have ${most}; delete some that no mail shows.`);
+  throw new ApiError("resource_limit_reached", `The team may have ${most}; delete some that no email shows.`);
 }
 
 /**

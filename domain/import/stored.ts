@@ -131,7 +131,7 @@ export async function storePart(
   );
   if (upload.state !== "UPLOADING") return;
   if (bytes.length === 0 || bytes.length !== Math.min(PART_BYTES, upload.size - n * PART_BYTES)) {
-    throw new ApiError("validation_failed", "The part has another length than it should; upload the file again.", {
+    throw new ApiError("validation_failed", "The part does not have the expected length; upload the file again.", {
       param: "bytes",
     });
   }

@@ -148,9 +148,8 @@ export async function removeKey(
 ): Promise<SendingKey> {
   const key = await readKey(em, tenant, id);
   if (key.use === "signing" && !force) {
-    const remedy =
-      "Rotate and activate another key first, or remove it all the same (--force) and leave mails unsigned";
-    throw new ApiError("resource_state_invalid", `The key signs the mails of ${key.domain}. ${remedy}.`);
+    const remedy = "Rotate and activate another key first, or remove it anyway (--force) and leave emails unsigned";
+    throw new ApiError("resource_state_invalid", `The key signs emails from ${key.domain}. ${remedy}.`);
   }
   await kysely(em).deleteFrom("dkim_keys").where("id", "=", id).where(ofTenant(tenant)).execute();
   return key;

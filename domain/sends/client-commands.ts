@@ -41,7 +41,7 @@ export function resumeRefusal(reason: string | null): ApiError | undefined {
     return new ApiError("complaint_rate_exceeded", "Complaints paused it: an operator of the service resumes it.");
   }
   if (!OF_OPERATORS.has(reason)) return undefined;
-  return new ApiError("resource_state_invalid", "An operator of the service paused it, and resumes it.");
+  return new ApiError("resource_state_invalid", "An operator of the service paused it, and has to resume it.");
 }
 
 /** Undefined where it is not refused. */

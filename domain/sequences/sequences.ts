@@ -50,7 +50,7 @@ export async function createSequence(
   limit: number,
 ): Promise<string> {
   if ((listId === null) === (segmentId === null)) {
-    throw new ApiError("validation_failed", "A sequence mails a list or a segment: name one of the two.");
+    throw new ApiError("validation_failed", "A sequence sends to a list or a segment: name one of the two.");
   }
   await lockTarget(em, { listId, segmentId }, "");
   await readAccount(em, tenant, fromEmail);

@@ -62,7 +62,7 @@ export async function addMember(
 ): Promise<Member> {
   await lockTeam(em, teamId);
   if (await em.findOne(Member, { teamId, email, removedAt: null })) {
-    throw new ApiError("resource_already_exists", "They are a member already; change their role instead.");
+    throw new ApiError("resource_already_exists", "They are already a member; change their role instead.");
   }
   const member = em.create(Member, { id: newId("member"), teamId, email, name, role });
   await em.flush();

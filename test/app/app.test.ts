@@ -133,7 +133,7 @@ describe("The app's command line", () => {
       const args = ["member:add", "--team", id, "--email", email, "--name", "Max", "--role", "editor"];
       const { member } = await json(args);
       assert.equal(member.role, "EDITOR");
-      await refused(args, /member already/);
+      await refused(args, /already a member/);
       await refused(["member:remove", "--member", team.owner.id], /last owner/);
       await refused(["member:role", "--member", team.owner.id, "--role", "ADMIN"], /last owner/);
       await json(["member:role", "--member", member.id, "--role", "OWNER"]);

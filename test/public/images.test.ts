@@ -273,7 +273,7 @@ describe("GET /i/{image}", () => {
     const { error } = (await refused.json()) as { error: { code: string; message: string } };
     assert.deepEqual(
       [error.code, error.message],
-      ["resource_limit_reached", "The team may have 2 MB of images; delete some that no mail shows."],
+      ["resource_limit_reached", "The team may have 2 MB of images; delete some that no email shows."],
     );
   });
 });

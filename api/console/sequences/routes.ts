@@ -45,16 +45,16 @@ const presentStatus = ({ campaignId, status, reason }: Sequence) => ({ id: campa
 
 const PROBLEMS: Readonly<Record<string, string>> = {
   [PAUSE_REASONS.client]: "A member paused it.",
-  [PAUSE_REASONS.databaseRestored]: "The service was restored from a backup. An operator resumes it.",
-  [PAUSE_REASONS.workflowEnded]: "The service stopped it after a failure of its own. An operator resumes it.",
+  [PAUSE_REASONS.databaseRestored]: "The service was restored from a backup. An operator will resume it.",
+  [PAUSE_REASONS.workflowEnded]: "The service stopped it after an internal failure. An operator will resume it.",
   [PAUSE_REASONS.claimFailed]:
-    "Those who are due could not be mailed for an hour. Make the conditions of its steps shorter, or ask an operator of the service.",
-  wave_cancelled: "An operator cancelled some of its mails; those people wait for them anew.",
+    "People who were due could not be emailed for an hour. Shorten the conditions of its steps, or ask an operator of the service.",
+  wave_cancelled: "An operator cancelled some of its emails; those people wait for them again.",
 };
 
 /** Why it is PAUSED, in words. */
 function problemOf(reason: string | null): string {
-  if (reason === null) return "An operator of the service paused it, and resumes it.";
+  if (reason === null) return "An operator of the service paused it, and has to resume it.";
   const problem = isRefusalReason(reason) ? sentenceOf(reason, "campaign") : PROBLEMS[reason];
   if (problem !== undefined) return problem;
   return isErrorCode(reason) ? ERRORS[reason].meaning : sentenceFor(reason);
@@ -154,7 +154,7 @@ export const sequencesRouter = router({
     async ({ ctx, input: { body } }) => {
       const sequence = { name: body.name, fromEmail: body.from_email, fromName: body.from_name };
       if (ctx.tenant.environment !== "LIVE") {
-        throw new ApiError("validation_failed", "A sequence is LIVE: the test environment sends no mail.");
+        throw new ApiError("validation_failed", "Sequences are LIVE only: the test environment sends no email.");
       }
       const target = { listId: body.list_id, segmentId: body.segment_id };
       return { id: await createSequence(ctx.em, ctx.tenant, { ...sequence, ...target }, ctx.env.MAX_CAMPAIGNS) };

@@ -118,7 +118,7 @@ export async function checkDraft(
 const WITHOUT_TRACKING: DraftWarning = {
   kind: "condition_without_tracking",
   message:
-    "A condition asks for opens or clicks of this sequence. They are not counted: each person counts as one who did neither. Tracking is a setting of your team.",
+    "A condition uses opens or clicks of this sequence. They are not counted, so that each person counts as having done neither. Tracking is a setting of your team.",
 };
 
 /** Of each tag that prints nothing for some of the people who would be mailed. */
@@ -141,14 +141,14 @@ const times = (count: number, one: string) => (count === 1 ? `One ${one}` : `${c
 const SENTENCES: Record<ContentWarning["kind"], (count: number) => string> = {
   image_without_text: (count) => `${times(count, "image")} without an alternative text.`,
   empty_link: (count) => `${times(count, "link")} without an address.`,
-  relative_link: (count) => `${times(count, "link")} without https:// leading nowhere from a mail.`,
+  relative_link: (count) => `${times(count, "link")} without https:// that leads nowhere from an email.`,
   insecure_link: (count) => `${times(count, "link")} with http: in place of https:.`,
   bare_address: (count) => `${times(count, "web address")} in the text without a link.`,
   placeholder: (count) => `${times(count, "text")} in square brackets: write your own in its place.`,
   long_subject: (count) => `The subject has ${count} characters; phones cut it after about ${MAX_SUBJECT_SHOWN}.`,
   no_postal_address: () =>
-    "Your team has no postal address, which the law of many countries requires in each mail. Set it under Brand.",
-  large: (count) => `The HTML has ${count} bytes; Gmail hides what follows the first ${MAX_BYTES_SHOWN}.`,
+    "Your team has no postal address, which many countries require by law in every email. Set it under Brand.",
+  large: (count) => `The HTML has ${count} bytes; Gmail hides everything after the first ${MAX_BYTES_SHOWN}.`,
 };
 const inWords = ({ kind, count }: ContentWarning): DraftWarning => ({ kind, message: SENTENCES[kind](count) });
 
