@@ -26,9 +26,9 @@ export const sendDueSignInLinks = (deps: Deps): Promise<number> =>
       to,
       subject: "Sign in to Mailkeel",
       text: [
-        "Open this link in the browser in which you asked for it:",
+        "Open this link in the browser where you requested it:",
         signInUrl(deps.vault, deps.env.PUBLIC_URL, id),
-        `It works once, within ${LINK_MINUTES} minutes. If you did not ask for it, do nothing: it opens in no other browser.`,
+        `It works once, within ${LINK_MINUTES} minutes. If you did not request it, ignore this email: the link works in no other browser.`,
       ].join("\n\n"),
     }),
   });
@@ -42,11 +42,11 @@ export const sendDueInvites = (deps: Deps): Promise<number> =>
     aboutOf,
     compose: ({ email, role, teamName }) => ({
       to: email,
-      subject: "You are a member of a team on Mailkeel",
+      subject: "You have been added to a team on Mailkeel",
       text: [
         `You were added to the team "${plainName(teamName, "a sender")}" with the role ${role}.`,
-        `Sign in with this address, ${email}: ask for a link at ${consoleUrl(deps.env.PUBLIC_URL)}`,
-        "If you expected no such mail, do nothing.",
+        `Sign in with this address, ${email}: request a link at ${consoleUrl(deps.env.PUBLIC_URL)}`,
+        "If you did not expect this email, you can ignore it.",
       ].join("\n\n"),
     }),
   });
