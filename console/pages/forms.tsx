@@ -1,8 +1,7 @@
 import { useState } from "react";
 import type { Client, DataOf } from "../api.ts";
-import { Act } from "../parts/act.tsx";
+import { Act, Opens } from "../parts/act.tsx";
 import { useLists } from "../parts/audience/lists.ts";
-import { Dialog } from "../parts/dialog.tsx";
 import { Refused, Ticks, type Values } from "../parts/form.tsx";
 import { Copy, PageHead, State, When } from "../parts/page.tsx";
 import { List } from "../parts/table.tsx";
@@ -33,22 +32,24 @@ export function Page() {
         columns={[
           { name: "Name", cell: ({ name }) => name },
           { name: "List", cell: ({ list_id }) => lists[list_id] },
-          { name: "State", cell: ({ is_open }) => <State of={OPEN} is={String(is_open)} /> },
-          { name: "Shown", cell: ({ shown }) => shown.toLocaleString(), isNumber: true },
+          { name: "Status", cell: ({ is_open }) => <State of={OPEN} is={String(is_open)} /> },
+          { name: "Views", cell: ({ shown }) => shown.toLocaleString(), isNumber: true },
           { name: "Sign-ups", cell: ({ sent }) => sent.toLocaleString(), isNumber: true },
           { name: "Confirmed", cell: ({ confirmed }) => confirmed.toLocaleString(), isNumber: true },
-          { name: "Made", cell: ({ created_at }) => <When at={created_at} /> },
+          { name: "Created", cell: ({ created_at }) => <When at={created_at} /> },
           {
             name: "Actions",
             cell: (form) => (
               <div className="actions">
-                <Use {...form} />
+                <Opens title={`Use ${form.name}`} short="Use">
+                  {() => <Ways formId={form.id} />}
+                </Opens>
                 {mayWrite && <FormButton lists={lists} form={form} />}
               </div>
             ),
           },
         ]}
-        empty="No form yet. People sign up for a list by a form: on a page of this service, or on your website."
+        empty="No forms yet. People sign up for a list with a form, on a page of this service or on your website."
       />
     </>
   );
@@ -56,17 +57,21 @@ export function Page() {
 
 const inputsOf = (lists: Readonly<Record<string, string>>) =>
   [
-    ["name", "Name", { required: true, maxLength: 200, hint: "For your team." }],
-    ["list_id", "List", { choices: lists, hint: "Each person confirms by a mail, also on a list with single opt-in." }],
-    ["consent_text", "Consent", { required: true, rows: 3, maxLength: 1_000, hint: "It stands above the button." }],
+    ["name", "Name", { required: true, maxLength: 200, hint: "Only your team sees it." }],
+    ["list_id", "List", { choices: lists, hint: "People confirm by email, even on a list with single opt-in." }],
+    ["consent_text", "Consent", { required: true, rows: 3, maxLength: 1_000, hint: "Shown above the button." }],
     [
       "tracking_text",
       "Question about tracking",
-      { rows: 2, maxLength: 1_000, hint: "For example: May we count what you open and click? Empty: none is asked." },
+      {
+        rows: 2,
+        maxLength: 1_000,
+        hint: "For example: May we count what you open and click? Leave empty to ask none.",
+      },
     ],
-    ["thank_you_url", "Page after the sign-up", { type: "url", hint: "Empty: a page of this service." }],
+    ["thank_you_url", "Page after the sign-up", { type: "url", hint: "Leave empty for a page of this service." }],
     ["sites", "Websites with the script", { rows: 2, hint: "One on each line, such as https://www.example.com" }],
-    ["is_open", "State", { choices: { true: "Open", false: "Closed" } }],
+    ["is_open", "Status", { choices: { true: "Open", false: "Closed" } }],
   ] as const;
 
 /** The lines of a text, without those that are empty. */
@@ -90,9 +95,9 @@ function FormButton({ lists, form }: { lists: Readonly<Record<string, string>>; 
             short: "Edit",
             submit: "Save",
             values: { ...form, sites: form.sites.join("\n") },
-            note: "A website keeps the HTML that was copied: copy it again after a change of a field or a text.",
+            note: "A website keeps the HTML that was copied: copy it again after you change a field or a text.",
           }
-        : { title: "New form", submit: "Make the form", kind: "primary", values: { is_open: true } })}
+        : { title: "New form", submit: "Create form", kind: "primary", values: { is_open: true } })}
       inputs={inputsOf(lists)}
       onOpen={() => setFields(form?.fields ?? [])}
       edits={
@@ -105,7 +110,7 @@ function FormButton({ lists, form }: { lists: Readonly<Record<string, string>>; 
       }}
     >
       <fieldset name="fields">
-        <legend>Besides the address it asks for</legend>
+        <legend>Besides the address, ask for</legend>
         <Ticks options={FIELDS} chosen={fields} onChange={setFields} />
         <Refused name="fields" />
       </fieldset>
@@ -114,25 +119,8 @@ function FormButton({ lists, form }: { lists: Readonly<Record<string, string>>; 
 }
 
 /** The three ways in which a form is used. */
-function Use({ id, name }: FormRecord) {
-  const [isOpen, setOpen] = useState(false);
-  return (
-    <>
-      <button type="button" aria-label={`Use ${name}`} onClick={() => setOpen(true)}>
-        Use
-      </button>
-      {isOpen && (
-        <Dialog title={`Use ${name}`} onClose={() => setOpen(false)}>
-          <Ways formId={id} />
-        </Dialog>
-      )}
-    </>
-  );
-}
-
 function Ways({ formId }: { formId: string }) {
-  const { forms } = useWorkspace().client.app;
-  const read = () => forms.embed.query({ params: { formId } });
+  const read = ({ app }: Client) => app.forms.embed.query({ params: { formId } });
   const { link, html, script } = useData(["forms", formId, "embed"], read);
   return (
     <>
@@ -140,7 +128,7 @@ function Ways({ formId }: { formId: string }) {
       <p>It leads to a page of this service in your brand.</p>
       <Copy text={link} name="the link" />
       <h3>HTML for your website</h3>
-      <p>It needs no script. A second page asks the person for one more step, which keeps out programs.</p>
+      <p>It needs no script. A second page asks for one more step, which keeps bots out.</p>
       <Copy text={html} name="the HTML" />
       <h3>HTML with a script</h3>
       <p>The person stays on your page. Name the website in the form, and put this line below the HTML.</p>

@@ -54,7 +54,7 @@ describe("A sign-up form of the console", function () {
         await dialog.getByLabel("Websites with the script").fill(`${ownSite}/\n`);
         await dialog.getByRole("checkbox", { name: "First name" }).check();
         assert.deepEqual(await violationsOf(page), []);
-        await button("Make the form").click();
+        await button("Create form").click();
         await button("Use Footer").click();
         await dialog.getByText("form.js").waitFor();
         assert.deepEqual(await violationsOf(page), []);
