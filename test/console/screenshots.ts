@@ -69,7 +69,7 @@ try {
   await page.getByLabel("Name", { exact: true }).fill("Footer of the website");
   await page.getByLabel("Consent").fill("We send you our letter once a month. Each one has a link to unsubscribe.");
   await page.getByRole("checkbox", { name: "First name" }).check();
-  await page.getByRole("button", { name: "Make the form" }).click();
+  await page.getByRole("button", { name: "Create form" }).click();
   await page.getByRole("button", { name: /^Use / }).first().click();
   await page.getByRole("dialog").getByText("form.js").waitFor();
   await settle(page);
