@@ -13,7 +13,7 @@ export interface ConfirmationLimits {
 export interface CountedMail {
   teamId: string;
   listId: string;
-  /** The address without the `+tag` of its local part. */
+  /** Of `mailboxOf`. */
   mailbox: string;
   isSuppressed: boolean;
   /** An earlier try of this very mail failed or was lost: it is counted already. */

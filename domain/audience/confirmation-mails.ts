@@ -2,7 +2,7 @@ import { sql } from "kysely";
 import type { WithheldReason } from "../../db/entities/audience.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import type { ConfirmationMailRef, SubscriptionRef } from "../mail/links.ts";
-import { claimedUntil, isRecent } from "../mail/system-mail.ts";
+import { claimedUntil, isRecent, mailboxOf } from "../mail/system-mail.ts";
 import { LOOK, type Look } from "../teams/brand.ts";
 import {
   ADDRESS_WINDOW_DAYS,
@@ -18,7 +18,7 @@ const CLAIM_MINUTES = 10;
 
 export interface DueConfirmation extends SubscriptionRef, Required<ConfirmationMailRef>, Tenant, Look {
   listName: string;
-  /** The address without the `+tag` of its local part. */
+  /** Of `mailboxOf`. */
   mailbox: string;
   /** The UTC day for which it counts, ISO 8601. */
   day: string;
@@ -77,7 +77,7 @@ async function readDueConfirmations(em: EntityManager, batch: number): Promise<C
     with due as materialized (
       select s.team_id, s.environment, s.list_id, s.subscriber_id, s.confirmation_due_at, p.email,
         ${isOfForm} as by_form,
-        ${signUpMark} as sign_up, regexp_replace(p.email, '[+][^@]*@', '@') as mailbox, l.name as list_name,
+        ${signUpMark} as sign_up, ${mailboxOf(sql`p.email`)} as mailbox, l.name as list_name,
         exists (select 1 from suppressions x
           where x.team_id = s.team_id and x.environment = s.environment and x.email = p.email
             -- It does not withhold the mail of a person who signed up again after it.

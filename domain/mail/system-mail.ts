@@ -23,6 +23,14 @@ export const claimedUntil = (since: RawBuilder<unknown>, minutes: number) => sql
 export const isRecent = (since: RawBuilder<unknown>) =>
   sql<boolean>`(${since}) > clock_timestamp() - make_interval(hours => ${GIVEN_UP_HOURS})`;
 
+/**
+ * SQL: one spelling of the mailbox of a normalised address, for limits: without the `+tag` of the local part, and at Gmail
+ * without the dots, under the first of its two domains.
+ */
+export const mailboxOf = (email: RawBuilder<unknown>) => sql<string>`case when ${email} ~ '@(gmail|googlemail)[.]com$'
+  then replace(regexp_replace(${email}, '([+].*)?@.*', ''), '.', '') || '@gmail.com'
+  else regexp_replace(${email}, '[+][^@]*@', '@') end`;
+
 /** For how long the mail of each kind that has waited longest for the relay could not be handed over; 0 without one. */
 export async function readWaitSeconds(em: EntityManager): Promise<Record<SystemMailKind, number>> {
   const { rows } = await sql<Record<SystemMailKind, number>>`
@@ -33,7 +41,7 @@ export async function readWaitSeconds(em: EntityManager): Promise<Record<SystemM
     from (select min(m.tried_at) as confirmation from subscriptions s
         join subscribers p on p.id = s.subscriber_id
         join confirmation_mails m on m.team_id = s.team_id and m.environment = s.environment and m.list_id = s.list_id
-          and m.mailbox = regexp_replace(p.email, '[+][^@]*@', '@') and m.settled_at is null
+          and m.mailbox = ${mailboxOf(sql`p.email`)} and m.settled_at is null
         where s.confirmation_due_at is not null and s.confirmation_withheld = 'relay_failure') s,
       (select min(disabled_at) as notice from webhook_endpoints
         where notice_due_at is not null and ${isRecent(sql`disabled_at`)}) w,
