@@ -81,6 +81,8 @@ export const SubscriptionSchema = defineEntity({
     formTextId: code().nullable(),
     formAt: instant().nullable(),
     formTracking: p.boolean().nullable(),
+    /** The person was not on the list before they signed up at a form. */
+    isMadeByForm: p.boolean().default(false),
     ...timestamps,
   },
 });
@@ -111,7 +113,7 @@ export const ConfirmationMailSchema = defineEntity({
   indexes: [{ properties: ["day", "teamId", "environment"] }, { properties: ["mailbox"] }],
   properties: {
     ...tenantKey,
-    /** The address without the `+tag` of its local part, which commonly leads to the same mailbox. */
+    /** Of `mailboxOf`: several addresses commonly lead to it. */
     mailbox: text("person").primary(),
     listId: code().primary(),
     day: expiring("9 days", p.date()).primary(),

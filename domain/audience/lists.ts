@@ -146,6 +146,7 @@ export async function addSubscribers(
         subscriber_id: id,
         team_id: tenant.teamId,
         environment: tenant.environment,
+        is_made_by_form: byForm !== undefined,
         ...status,
       })),
     )
@@ -189,7 +190,7 @@ export async function askOptedOut(em: EntityManager, tenant: Tenant, listId: str
   return rows.map(({ id }) => id);
 }
 
-/** Of a subscription that waits for its confirmation. A repeated sign-up with the same texts leaves the time of the first. */
+/** Of a subscription that waits for its confirmation: the last sign-up counts. */
 async function noteForm(
   em: EntityManager,
   tenant: Tenant,
@@ -198,8 +199,7 @@ async function noteForm(
   { textId, tracking }: FormSignUp,
 ): Promise<void> {
   await sql`
-    update subscriptions s set form_text_id = ${textId}, form_tracking = ${tracking}::boolean,
-      form_at = case when s.status = 'PENDING' and s.form_text_id = ${textId} then s.form_at else now() end
+    update subscriptions s set form_text_id = ${textId}, form_tracking = ${tracking}::boolean, form_at = now()
     where ${ofTenant(tenant, "s")} and s.list_id = ${listId} and s.subscriber_id = any(${ids})
       and (s.status = 'PENDING' or s.signed_up_again_at > coalesce(s.confirmed_at, '-infinity'))`.execute(kysely(em));
 }

@@ -74,7 +74,7 @@ export async function updateSubscriber(
 }
 
 /** It was the owner of the other address who signed up. */
-const NO_FORM = { form_text_id: null, form_at: null, form_tracking: null };
+const NO_FORM = { form_text_id: null, form_at: null, form_tracking: null, is_made_by_form: false };
 
 async function askForConfirmationAgain(em: EntityManager, tenant: Tenant, subscriberId: string): Promise<void> {
   await endSignUps(em, tenant, sql`s.subscriber_id = ${subscriberId}`);

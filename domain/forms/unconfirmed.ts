@@ -20,8 +20,7 @@ export const unconfirmedSignUps: Pruning = {
           select from subscriptions o where o.subscriber_id = p.id and o.list_id <> s.list_id) as "isAlone"
       from subscriptions s join subscribers p on p.id = s.subscriber_id
       where s.status = 'PENDING' and s.form_at < now() - make_interval(days => ${UNCONFIRMED_DAYS})
-        -- At any other time the subscription was there before.
-        and s.form_at = s.created_at and s.signed_up_again_at is null
+        and s.is_made_by_form and s.signed_up_again_at is null
       order by s.form_at limit ${limit} for update of s, p skip locked`.execute(kysely(em));
     for (const { listId, id, isAlone, ...tenant } of rows) {
       const own = forTenant(em, tenant);
