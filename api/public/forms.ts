@@ -3,6 +3,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import type { Request, Response, Router } from "express";
 import { Liquid } from "liquidjs";
 import { z } from "zod";
+import { hasControlCharacter } from "../../domain/audience/rules.ts";
 import { ApiError } from "../../domain/errors.ts";
 import { countForm, findForm, type PublicForm, readFormReference } from "../../domain/forms/forms.ts";
 import { CHALLENGE_MS, newChallenge, type Proof, readProof, WAIT_SECONDS } from "../../domain/forms/proof.ts";
@@ -49,7 +50,7 @@ export const formHtml = (
   step?: Step,
 ): string => liquid.renderSync(FORM, { action, fields, consent, tracking, textId, words, step });
 
-/** The texts that a browser or a program has posted, by their names; none for a body that cannot be read. */
+/** The texts that a browser or a program has posted, by their names; none for a body or a text that cannot be read. */
 function readTexts(body: unknown, isJson: boolean): (name: string) => string {
   let given: unknown;
   try {
@@ -58,7 +59,10 @@ function readTexts(body: unknown, isJson: boolean): (name: string) => string {
     // It is none.
   }
   const { data = {} } = z.record(z.string(), z.unknown()).safeParse(given);
-  return (name) => (data[name] === true ? "on" : typeof data[name] === "string" ? data[name] : "");
+  return (name) => {
+    const text = data[name] === true ? "on" : data[name];
+    return typeof text === "string" && text.isWellFormed() && !hasControlCharacter(text) ? text : "";
+  };
 }
 
 /** Adds the sign-up forms: a page, its scripts, and what they and websites post. */

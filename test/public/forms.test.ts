@@ -72,6 +72,12 @@ describe("A sign-up form", () => {
     assert.equal((await fetch(url, { method: "POST" })).status, 200);
     return page;
   };
+  /** Gives a form other words. */
+  const renew = async (of: TestTeam, { id, listId }: MadeForm) => {
+    const change = { name: "Form", list_id: listId, consent_text: "New words.", tracking_text: null };
+    const body: FormBody = { ...change, fields: [], thank_you_url: null, sites: [], is_open: true };
+    await transaction(of.em, (em) => updateForm(em, tenantOf(of), id, body));
+  };
   const consentOf = (email: string) => execute("select * from tracking_consents where email = ?", email);
   const figuresOf = async ({ id }: MadeForm) =>
     (await execute("select shown, sent, confirmed from form_days where form_id = ?", id))[0];
@@ -110,9 +116,7 @@ describe("A sign-up form", () => {
 
   it("keeps the texts that a website still shows, although the form has newer ones", async () => {
     const form = await makeForm(team, { tracking_text: "May we count?" });
-    const change = { name: "Form", list_id: form.listId, consent_text: "New words.", tracking_text: null };
-    const body: FormBody = { ...change, fields: [], thank_you_url: null, sites: [], is_open: true };
-    await transaction(team.em, (em) => updateForm(em, tenantOf(team), form.id, body));
+    await renew(team, form);
     const { signUp } = visitor();
     const other = await makeForm(team);
     const [shown, foreign] = [uniqueEmail(), uniqueEmail()];
@@ -311,8 +315,12 @@ describe("A sign-up form", () => {
     assert.equal((await subscriptionOf(mail.email)).status, "CONFIRMED");
   });
 
-  it("shows hostile names and texts as text", async () => {
+  it("shows hostile names and texts as text, and leaves out those that Postgres cannot store", async () => {
     const form = await makeForm(team);
+    const unstorable = { email: uniqueEmail(), first_name: "\ud800", text: "\0" };
+    assert.equal((await visitor().signUp(form, unstorable)).status, 200);
+    assert.equal((await personOf(team, unstorable.email)).first_name, null);
+    assert.equal((await subscriptionOf(unstorable.email)).form_text_id, form.textId);
     const email = uniqueEmail("hostile");
     await visitor().signUp(form, { email, first_name: `=HYPERLINK("https://evil.example")` });
     const { csv } = await exportPage(team.em, tenantOf(team), { listId: form.listId }, "");
@@ -325,23 +333,32 @@ describe("A sign-up form", () => {
   it("forgets those whom it made and who did not confirm for 30 days, with their slots", async () => {
     const of = await makeTeam();
     const form = await makeForm(of);
-    const [gone, known, confirmed, young] = [uniqueEmail("gone"), uniqueEmail(), uniqueEmail(), uniqueEmail()];
+    const [gone, twice, known, confirmed, young] = ["gone", "twice", "known", "confirmed", "young"].map((name) =>
+      uniqueEmail(name),
+    ) as [string, string, string, string, string];
     const { signUp } = visitor();
     await api(of.keys.live).post("/subscribers", { email: known });
-    for (const email of [gone, known, confirmed, young]) await signUp(form, { email });
+    for (const email of [gone, twice, known, confirmed, young]) await signUp(form, { email });
     await confirm(of, form, confirmed);
+    await renew(of, form);
+    await signUp(form, { email: twice });
     const db = kysely(of.em.fork());
     const used = async () =>
       (await db.selectFrom("contact_slot_counts").select("used").where("team_id", "=", of.team.id).executeTakeFirst())
         ?.used;
-    assert.equal(await used(), 4);
+    assert.equal(await used(), 5);
     await execute(
-      "update subscriptions set created_at = created_at - interval '31 days', form_at = form_at - interval '31 days' where list_id = ? and subscriber_id <> (select id from subscribers where email = ? and team_id = ?)",
+      "update subscriptions set created_at = created_at - interval '31 days', form_at = form_at - interval '31 days' where list_id = ?",
       form.listId,
-      young,
-      of.team.id,
     );
-    await execute("update subscribers set created_at = created_at - interval '31 days' where email = ?", gone);
+    await execute(
+      "update subscribers set created_at = created_at - interval '31 days' where email in (?, ?, ?)",
+      gone,
+      twice,
+      young,
+    );
+    // Their link would lead nowhere otherwise.
+    await signUp(form, { email: young });
     await prune();
     const left = await execute("select email from subscribers where team_id = ?", of.team.id);
     assert.deepEqual(left.map(({ email }) => email).sort(), [known, confirmed, young].sort());
