@@ -52,7 +52,7 @@
     const form = event.target;
     if (!isOurs(form) || event.defaultPrevented) return;
     event.preventDefault();
-    const button = form.querySelector("button");
+    const button = event.submitter ?? {};
     button.disabled = true;
     await send(form).catch(() => form.submit());
     button.disabled = false;
