@@ -117,7 +117,7 @@ describe("DKIM signatures of a send", () => {
       [old.id, "replaced"],
     ]);
 
-    await assert.rejects(removeKey(em(), tenantOf(sender), next.id, { force: false }), /signs the mails of/);
+    await assert.rejects(removeKey(em(), tenantOf(sender), next.id, { force: false }), /signs emails from/);
     await removeKey(em(), tenantOf(sender), old.id, { force: false });
     await removeKey(em(), tenantOf(sender), next.id, { force: true });
     await sendAndWait(await anotherNewsletter(sender));
