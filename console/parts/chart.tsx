@@ -1,5 +1,6 @@
 import { useEffect, useRef, useState } from "react";
 import type uPlot from "uplot";
+import { FORMATS, rangeOf, tickText, UNIT_S } from "./chart-time.ts";
 import { Ticks } from "./form.tsx";
 import { Table } from "./table.tsx";
 
@@ -21,17 +22,6 @@ interface ChartProps {
 const HEIGHT = 240;
 /** Custom properties of the style sheet. */
 const COLOURS = ["accent", "good", "purple", "teal", "warn", "bad", "muted"];
-/** Days are those of UTC, and hours those of the reader's clock. */
-const FORMATS = {
-  day: new Intl.DateTimeFormat("en", { day: "numeric", month: "short", timeZone: "UTC" }),
-  hour: new Intl.DateTimeFormat("en", {
-    day: "numeric",
-    month: "short",
-    hour: "2-digit",
-    minute: "2-digit",
-    hourCycle: "h23",
-  }),
-};
 
 /** Lines over days or hours, with the same numbers in a table. */
 export function Chart({ title, times, unit, series }: ChartProps) {
@@ -135,9 +125,23 @@ function optionsOf(
     legend: { show: false },
     cursor: { y: false, drag: { x: false, y: false } },
     ...(unit === "day" && { tzDate: (seconds: number) => UPlot.tzDate(new Date(seconds * 1_000), "Etc/UTC") }),
-    scales: { y: { range: (_plot, _min, max) => [0, Math.max(max * 1.05, 4)] } },
+    scales: {
+      x: {
+        range: () =>
+          rangeOf(
+            times.map((time) => Date.parse(time) / 1_000),
+            unit,
+          ),
+      },
+      y: { range: (_plot, _min, max) => [0, Math.max(max * 1.05, 4)] },
+    },
     axes: [
-      { ...axis, values: (_plot, splits) => splits.map((split) => FORMATS[unit].format(split * 1_000)), space: 90 },
+      {
+        ...axis,
+        values: (_plot, splits) => splits.map((split) => tickText(split, unit)),
+        incrs: [1, 2, 3, 6, 12, 24, 48].map((units) => units * UNIT_S[unit]),
+        space: 90,
+      },
       { ...axis, values: (_plot, splits) => splits.map((y) => (y % 1 ? "" : y.toLocaleString())), size: 70 },
     ],
     series: [

@@ -1,0 +1,25 @@
+/** What one value of a chart stands for, in seconds. */
+export const UNIT_S = { day: 86_400, hour: 3_600 };
+/** The least that an axis shows: one value alone has no width. */
+const LEAST_S = { day: 2 * 86_400, hour: 6 * 3_600 };
+/** Days are those of UTC, and hours those of the reader's clock. */
+const DATE = { day: "numeric", month: "short" } as const;
+const TIME = { hour: "2-digit", minute: "2-digit", hourCycle: "h23" } as const;
+export const FORMATS = {
+  day: new Intl.DateTimeFormat("en", { ...DATE, timeZone: "UTC" }),
+  hour: new Intl.DateTimeFormat("en", { ...DATE, ...TIME }),
+};
+const [CLOCK, OWN_DATE] = [new Intl.DateTimeFormat("en", TIME), new Intl.DateTimeFormat("en", DATE)];
+
+/** The begin and end of an axis, in seconds: the time of the values, and no more than that where it is long enough. */
+export function rangeOf(seconds: readonly number[], unit: keyof typeof UNIT_S): [from: number, to: number] {
+  const [from = 0] = seconds;
+  return [from, Math.max(seconds.at(-1) ?? from, from + LEAST_S[unit])];
+}
+
+/** "04:00", and at midnight the day that begins. */
+export function tickText(seconds: number, unit: keyof typeof UNIT_S): string {
+  if (unit === "day") return FORMATS.day.format(seconds * 1_000);
+  const clock = CLOCK.format(seconds * 1_000);
+  return clock === "00:00" ? OWN_DATE.format(seconds * 1_000) : clock;
+}
