@@ -51,6 +51,8 @@ export interface BodyProps {
   /** Names of merge tags. */
   tags: readonly string[];
   readOnly: boolean;
+  /** The place in the blocks that is to be selected. */
+  shownPath?: readonly number[] | undefined;
 }
 
 /** Reads and writes of a draft's content. */

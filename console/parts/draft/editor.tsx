@@ -9,7 +9,7 @@ import { useEdit } from "../edit.tsx";
 import { assertValid, Field, focusRefused, RefusedBy } from "../form.tsx";
 import { Problem, timeText } from "../page.tsx";
 import type { Kind } from "../send/calls.ts";
-import { linesOfText } from "./blocks/text.ts";
+import { linesOfText, refusedPlace } from "./blocks/text.ts";
 import { Body } from "./body.tsx";
 import { type Content, changesFrom, contentOf, isHtml, type Place, saveEdits, type Written } from "./content.ts";
 import { type Draft, useContent, useSettings } from "./drafts.ts";
@@ -91,6 +91,7 @@ export function Editor({ place, draft, tags, mayWrite, onDirty, children, isSubj
   const [edits, setEdits] = useState<Partial<Content>>({});
   const [savedAt, setSavedAt] = useState<Date>();
   const refused = useRef<{ edits: Partial<Content>; isLasting: boolean }>(undefined);
+  const [shownPath, setShownPath] = useState<readonly number[]>();
   const form = useRef<HTMLFormElement>(null);
   const formId = useId();
   // Fields without edits follow the saves of other members.
@@ -150,6 +151,8 @@ export function Editor({ place, draft, tags, mayWrite, onDirty, children, isSubj
     readOnly: !mayWrite,
     onChange: (value: string) => edit({ [name]: value }),
   });
+  const refusal = error && !(error instanceof Kept) ? refusalOf(error) : undefined;
+  const refusedAt = refusedPlace(content["blocks"] ?? "", refusal?.param);
   const shown = savedAt ?? new Date(draft.updated_at);
 
   return (
@@ -198,10 +201,20 @@ export function Editor({ place, draft, tags, mayWrite, onDirty, children, isSubj
         tags={tags}
         readOnly={!mayWrite}
         problem={error ? problemOf(error, "body") : undefined}
+        shownPath={shownPath}
       />
       {mayWrite && (
         <div className="actions save">
-          <Problem error={error} />
+          {refusedAt ? (
+            <div className="problem" role="alert">
+              <p>{`${refusedAt.words} ${problemOf(error, refusal?.param ?? "")?.replace(/^./, (letter) => letter.toLowerCase())}`}</p>
+              <button type="button" onClick={() => setShownPath([...refusedAt.path])}>
+                Show it
+              </button>
+            </div>
+          ) : (
+            <Problem error={error} />
+          )}
           <button type="submit" form={formId} className="primary" disabled={isPending || !isDirty}>
             Save
           </button>

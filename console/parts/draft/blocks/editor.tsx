@@ -7,7 +7,7 @@ import { Form } from "../../form.tsx";
 import { type Image, imagesIn, useUpload } from "../../images.tsx";
 import { Notice, Problem } from "../../page.tsx";
 import type { BodyProps } from "../drafts.ts";
-import { type Block, blockOf, insertBlock, moveBlock, selectedLeaf } from "./commands.ts";
+import { type Block, blockOf, insertBlock, moveBlock, selectAt, selectedLeaf } from "./commands.ts";
 import { blockAtHeight, Handle } from "./handle.tsx";
 import { choose, type Kind, MENU_ID, menuAt, type Option, Options } from "./menu.tsx";
 import { Panel } from "./panel.tsx";
@@ -24,7 +24,7 @@ const SPACE_PX = 8;
 const SAVE_PX = 64;
 
 /** Edits a document of blocks. @param value as `blocksText` writes it */
-export function BlocksEditor({ value, onChange, tags, readOnly }: BodyProps) {
+export function BlocksEditor({ value, onChange, tags, readOnly, shownPath }: BodyProps) {
   const place = useRef<HTMLDivElement>(null);
   const around = useRef<HTMLDivElement>(null);
   const tools = useRef<HTMLDivElement>(null);
@@ -134,6 +134,10 @@ export function BlocksEditor({ value, onChange, tags, readOnly }: BodyProps) {
     if (!editor || blocksText(editor.getJSON()) === value) return;
     editor.commands.setContent(JSON.parse(value), { emitUpdate: false });
   }, [editor, value]);
+
+  useEffect(() => {
+    if (editor && shownPath) selectAt(editor, shownPath);
+  }, [editor, shownPath]);
 
   // The tools stick to the top, and grow by the values of a block that is selected.
   useEffect(() => {

@@ -4,6 +4,7 @@ import { Field, type FieldProps, textsOf } from "../../form.tsx";
 import { PickImage } from "../../images.tsx";
 import { type Block, setValues } from "./commands.ts";
 import { imageValues, type SocialLink } from "./schema.ts";
+import { NAMES } from "./text.ts";
 
 type Input = readonly [name: string, label: string, more?: Omit<FieldProps, "name" | "label">];
 
@@ -23,15 +24,6 @@ const INPUTS: Readonly<Record<string, readonly Input[]>> = {
   mergeTag: [
     ["fallback", "Fallback", { maxLength: 200, hint: "For people without a value, such as “there” in “Hello there”." }],
   ],
-};
-
-const NAMES: Readonly<Record<string, string>> = {
-  image: "Image",
-  button: "Button",
-  spacer: "Space",
-  html: "HTML",
-  mergeTag: "Merge tag",
-  socialLinks: "Social links",
 };
 
 interface PanelProps {

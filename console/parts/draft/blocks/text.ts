@@ -3,6 +3,17 @@ import type { JSONContent } from "@tiptap/core";
 
 type Values = Readonly<Record<string, unknown>>;
 
+/** Of blocks that have values. */
+export const NAMES: Readonly<Record<string, string>> = {
+  image: "Image",
+  button: "Button",
+  spacer: "Space",
+  html: "HTML",
+  mergeTag: "Merge tag",
+  socialLinks: "Social links",
+};
+const VALUES: Readonly<Record<string, string>> = { href: "link", src: "address", alt: "text", label: "text" };
+
 /** The document of a new draft, as `blocksText` writes it. */
 export const EMPTY = '{"content":[{"type":"paragraph"}],"type":"doc"}';
 
@@ -38,3 +49,21 @@ export function linesOf({ type, text, attrs = {}, content = [], marks = [] }: JS
 
 /** @param blocks as `blocksText` writes them, or "" */
 export const linesOfText = (blocks: string): string => (blocks ? linesOf(JSON.parse(blocks)) : "");
+
+/** A place in a document, by the index of each node on the way to it, and what stands there. */
+export interface RefusedPlace {
+  path: readonly number[];
+  words: string;
+}
+
+/** Where a refusal's `…blocks.content[0].attrs.href` is. @param blocks as `blocksText` writes them */
+export function refusedPlace(blocks: string, param = ""): RefusedPlace | undefined {
+  const [, places = "", key = ""] = /\bblocks((?:\.content\[\d+\])+).*?(\w*)$/.exec(param) ?? [];
+  const path = [...places.matchAll(/\d+/g)].map(Number);
+  let node: JSONContent | undefined = path.length > 0 && blocks !== "" ? JSON.parse(blocks) : undefined;
+  for (const index of path) node = node?.content?.[index];
+  if (!node) return undefined;
+  const name = NAMES[node.type ?? ""]?.replace(/^[A-Z](?=[a-z])/, (letter) => letter.toLowerCase()) ?? "text";
+  const shown = node.text ?? node.attrs?.["label"] ?? node.attrs?.["alt"];
+  return { path, words: `The ${VALUES[key] ?? key} of the ${name}${shown ? ` “${shown}”` : ""}` };
+}
