@@ -8,6 +8,7 @@ import { showPage } from "../../domain/sends/drafts/shown-draft.ts";
 import { showTemplate } from "../../domain/sends/drafts/templates.ts";
 import { resourceTypeOf } from "../../domain/sends/operators/inspection.ts";
 import type { Deps } from "../deps.ts";
+import { mailPolicy } from "../public/shared.ts";
 import { beforeDeadline, DEADLINE_MS } from "../rest/deadline.ts";
 import { linksOf } from "../rest/envelope.ts";
 import { toApiError } from "../rest/failures.ts";
@@ -16,15 +17,7 @@ import { noteCaller, takeTurn } from "../rest/procedures.ts";
 import { refusalOf } from "../rest/refusal.ts";
 import { readCookie } from "./cookies.ts";
 
-/** The HTML is the team's own: it runs nothing, and acts on nothing but its own frame. */
-const POLICY = [
-  "sandbox",
-  "default-src 'none'",
-  "style-src 'unsafe-inline'",
-  "base-uri 'none'",
-  "form-action 'none'",
-  "frame-ancestors 'self'",
-].join(";");
+const POLICY = mailPolicy("sandbox", "frame-ancestors 'self'");
 
 function show(res: Response, html: string, policy = POLICY): void {
   res.set({ "Content-Security-Policy": policy, "X-Frame-Options": "SAMEORIGIN", "Cache-Control": "no-store" });

@@ -5,11 +5,10 @@ import { Liquid } from "liquidjs";
 import { z } from "zod";
 import { hasControlCharacter } from "../../domain/audience/rules.ts";
 import { ApiError } from "../../domain/errors.ts";
-import { countForm, findForm, type PublicForm, readFormReference } from "../../domain/forms/forms.ts";
+import { countForm, findForm, type PublicForm } from "../../domain/forms/forms.ts";
 import { CHALLENGE_MS, newChallenge, type Proof, readProof, WAIT_SECONDS } from "../../domain/forms/proof.ts";
 import { admitSignUp, type SignUp, signUp } from "../../domain/forms/sign-up.ts";
 import type { Words } from "../../domain/languages/en.ts";
-import { awaitHashKey } from "../../domain/secrets/admission.ts";
 import type { Deps } from "../deps.ts";
 import { address, personName } from "../fields.ts";
 import { serveKept } from "../kept-answer.ts";
@@ -70,7 +69,8 @@ export function addForms(
   router: Router,
   { orm, vault, isThrowaway }: Pick<Deps, "orm" | "vault" | "isThrowaway">,
 ): void {
-  const { claimForTeam, patiently } = statementsBy(orm);
+  const statements = statementsBy(orm, vault);
+  const { patiently } = statements;
   for (const name of ["form.js", "proof.js"]) {
     router.get(`/f/${name}`, serveKept({ headers: SCRIPT_HEADERS, read: async () => Buffer.from(read(name)) }));
   }
@@ -79,9 +79,7 @@ export function addForms(
   /** Answers a request for no form. The scripts of the form's sites may read the answers. */
   async function formFor(req: FormRequest, res: Response, isKept = false): Promise<PublicForm | undefined> {
     localsOf(res).route = "/f/{form}";
-    await awaitHashKey(orm.em, vault);
-    const id = readFormReference(vault, req.params.form);
-    const form = id && (await claimForTeam(res, id, (em) => findForm(em, id), isKept));
+    const form = await statements.claimForReference(res, "form", req.params.form, findForm, isKept);
     if (!form) return void refuse(res);
     const { origin } = req.headers;
     res.vary("Origin");

@@ -11,17 +11,20 @@ import { answerMailConsent, type MailConsent, readMailConsent } from "../../doma
 import { type Undone, undoUnsubscribe } from "../../domain/audience/undo.ts";
 import {
   type MailOrigin,
+  readMail as readMailRow,
   readOrigin,
   teamOfMail,
   type UnsubscribeScope,
   unsubscribe,
 } from "../../domain/audience/unsubscribes.ts";
+import { isPlaceholder } from "../../domain/erasure/erased-addresses.ts";
 import { UNAVAILABLE_RETRY_SECONDS } from "../../domain/errors.ts";
 import { readImageName } from "../../domain/images/links.ts";
 import type { Words } from "../../domain/languages/en.ts";
 import { dateOf } from "../../domain/languages/words.ts";
-import { readConfirmationToken, readMailToken } from "../../domain/mail/links.ts";
+import { type MailPage, readConfirmationToken, readMailToken } from "../../domain/mail/links.ts";
 import { awaitHashKey } from "../../domain/secrets/admission.ts";
+import { showSentMail } from "../../domain/sends/web-mail.ts";
 import type { Deps } from "../deps.ts";
 import { beforeDeadline } from "../rest/deadline.ts";
 import { toApiError } from "../rest/failures.ts";
@@ -29,10 +32,12 @@ import { localsOf } from "../rest/http.ts";
 import { Turns } from "../rest/turns.ts";
 import { addForms } from "./forms.ts";
 import { type Button, noticePage, type Page } from "./page.ts";
-import { readForm, refuse, show, statementsBy, wordsFor } from "./shared.ts";
+import { readForm, refuse, show, showMail, statementsBy, wordsFor } from "./shared.ts";
 
 /** Answers with an image that one client may be reading at once: further requests wait. */
 const IMAGES_OF_A_CLIENT = new Turns(64);
+/** Mails of a team that are composed for readers at once: its sends wait for the same thread. */
+const MAILS = new Turns(2);
 /** How long the store may take until it has found an image, and how long a reader may take to read it. */
 const STORE_MS = 5_000;
 const IMAGE_MS = 120_000;
@@ -146,12 +151,12 @@ const spentPage = ({ confirm }: Words): Page => ({ title: confirm.spent, paragra
  * Serves the pages behind the links in mails. Opening a page changes nothing, because scanners and previews open links
  * too; the POST of its button does. No page tracks its reader, and no URL or page shows an address.
  */
-export function publicRouter(deps: Pick<Deps, "orm" | "vault" | "images" | "isThrowaway">): Router {
-  const { orm, vault, images } = deps;
+export function publicRouter(deps: Pick<Deps, "env" | "orm" | "vault" | "images" | "isThrowaway">): Router {
+  const { env, orm, vault, images } = deps;
   const router = Router({ caseSensitive: true });
-  const { claimForTeam, patiently } = statementsBy(orm);
+  const { claimForTeam, patiently } = statementsBy(orm, vault);
   /** @returns the mail of a signed link, undefined for another; the request is its team's then */
-  async function readMail(page: "u" | "t", req: Request<{ token: string }>, res: Response, isKept = false) {
+  async function readMail(page: MailPage, req: Request<{ token: string }>, res: Response, isKept = false) {
     localsOf(res).route = `/${page}/{token}`;
     const mail = readMailToken(vault, page, req.params.token);
     if (mail) await claimForTeam(res, mail.sendId, (em) => teamOfMail(em, mail), isKept);
@@ -203,6 +208,18 @@ export function publicRouter(deps: Pick<Deps, "orm" | "vault" | "images" | "isTh
     if (!answered) return refuse(res);
     const words = wordsFor(res);
     show(res, answered.isErased ? erasedPage(words, answered) : consentPage(words, answered, true));
+  });
+
+  router.get("/v/:token", async (req: Request<{ token: string }>, res) => {
+    const ref = await readMail("v", req, res);
+    if (!ref || !localsOf(res).look) return refuse(res);
+    const em = orm.em.fork();
+    const mail = await readMailRow(em, ref);
+    const words = wordsFor(res);
+    if (mail && isPlaceholder(mail.email)) return show(res, erasedPage(words, mail));
+    const shown = mail && (await MAILS.during(mail.teamId, res, () => showSentMail(em, vault, env.PUBLIC_URL, mail)));
+    if (!shown) return show(res, noticePage(words.web.expired), 404);
+    showMail(res, shown, { "Cache-Control": "no-store", "X-Robots-Tag": "noindex, nofollow" });
   });
 
   router.get("/c/:token", async (req: Request<{ token: string }>, res) => {
@@ -271,6 +288,6 @@ export function publicRouter(deps: Pick<Deps, "orm" | "vault" | "images" | "isTh
     if (status >= 500) return next(error);
     return refuse(res, status);
   };
-  router.use(["/u", "/t", "/c", "/i", "/f"], answerRefusal);
+  router.use(["/u", "/t", "/v", "/c", "/i", "/f"], answerRefusal);
   return router;
 }

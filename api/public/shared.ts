@@ -5,6 +5,10 @@ import { limitStatements, PATIENT_MS } from "../../db/statements.ts";
 import { transaction } from "../../db/transaction.ts";
 import type { Words } from "../../domain/languages/en.ts";
 import { wordsOf } from "../../domain/languages/words.ts";
+import { escapeHtml } from "../../domain/mail/template.ts";
+import { awaitHashKey } from "../../domain/secrets/admission.ts";
+import type { Vault } from "../../domain/secrets/crypto.ts";
+import { type ReferencedKind, readReference } from "../../domain/secrets/reference.ts";
 import type { LinkTeam } from "../../domain/teams/brand.ts";
 import { localsOf } from "../rest/http.ts";
 import { noticePage, type Page, renderPage } from "./page.ts";
@@ -15,14 +19,46 @@ export const readForm = express.text({ type: () => true, limit: "16kb", inflate:
 /** In the language of the team that the link has named. */
 export const wordsFor = (res: Response): Words => wordsOf(localsOf(res).look?.language ?? "en");
 
-export function show(res: Response, page: Page, status = 200): void {
+/** @param own headers in place of those of a page that is not stored or indexed */
+export function show(res: Response, page: Page, status = 200, own: Record<string, string> = {}): void {
   const { html, headers } = renderPage(page, localsOf(res).look);
-  res.status(status).set(headers).send(html);
+  res
+    .status(status)
+    .set({ ...headers, ...own })
+    .send(html);
+}
+
+/** The HTML of a mail is the team's own: it runs nothing, and acts on nothing but its own page. */
+export const mailPolicy = (...own: string[]): string =>
+  ["default-src 'none'", "style-src 'unsafe-inline'", "base-uri 'none'", "form-action 'none'", ...own].join(";");
+
+/** Its links may lead anywhere, also in a new window. */
+const MAIL_POLICY = mailPolicy(
+  "sandbox allow-popups allow-popups-to-escape-sandbox",
+  "img-src http: https: data:",
+  "frame-ancestors 'none'",
+);
+
+/** Shows a mail as a page of its own. The elements before it stand for those that a mail may lack; a browser merges them. */
+export function showMail(
+  res: Response,
+  { subject, html }: { subject: string; html: string },
+  own: Record<string, string>,
+): void {
+  // A sandboxed page has no origin that a cluster could be keyed by; browsers complain.
+  res.removeHeader("Origin-Agent-Cluster");
+  res.set({ "Content-Security-Policy": MAIL_POLICY, "Referrer-Policy": "no-referrer", ...own });
+  res.type("html").send(`<!doctype html>
+<html lang="${localsOf(res).look?.language ?? "en"}">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>${escapeHtml(subject)}</title>
+${html}`);
 }
 
 export const refuse = (res: Response, status = 404): void => show(res, noticePage(wordsFor(res).broken), status);
 
-export const statementsBy = (orm: MikroORM) => ({
+export const statementsBy = (orm: MikroORM, vault: Vault) => ({
   /**
    * @param id of a signed link: it stands for the team until that is read
    * @param isKept a button was pressed: the program that posted it may not wait for the answer
@@ -39,6 +75,18 @@ export const statementsBy = (orm: MikroORM) => ({
     claimFor(byOthers(team.teamId), { isKept });
     localsOf(res).look = team;
     return team;
+  },
+  /** @returns the record with a signed reference, undefined for another; the request is its team's then */
+  async claimForReference<Row extends LinkTeam>(
+    res: Response,
+    kind: ReferencedKind,
+    reference: string,
+    read: (em: EntityManager, id: string) => Promise<Row | undefined>,
+    isKept = false,
+  ): Promise<Row | undefined> {
+    await awaitHashKey(orm.em, vault);
+    const id = readReference(vault, kind, reference);
+    return id === undefined ? undefined : this.claimForTeam(res, id, (em) => read(em, id), isKept);
   },
   /** A person presses a button once: what they ask for waits for the locks of others. */
   patiently: <T>(act: (em: EntityManager) => Promise<T>): Promise<T> =>

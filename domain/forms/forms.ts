@@ -3,26 +3,14 @@ import type { FormField } from "../../db/entities/form.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { lockListForInserts } from "../audience/lists.ts";
 import { orNotFound } from "../errors.ts";
-import { idOfSuffix, newId, suffixOfId } from "../ids.ts";
-import { equalConstantTime, type Vault } from "../secrets/crypto.ts";
+import { newId } from "../ids.ts";
+import type { Vault } from "../secrets/crypto.ts";
+import { referenceOf } from "../secrets/reference.ts";
 import { type LinkTeam, LOOK } from "../teams/brand.ts";
 import { holdPlace } from "../teams/record-limit.ts";
 
 /** That a team may have in an environment. */
 const MAX_FORMS = 100;
-const SIGNATURE_LENGTH = 22;
-
-/** Signed as an image's name: a website leads to the form for years. */
-function referenceOf(vault: Vault, formId: string): string {
-  const suffix = suffixOfId("form", formId);
-  return `${suffix}.${vault.hash("form", suffix).slice(0, SIGNATURE_LENGTH)}`;
-}
-
-/** The id of the form with this reference; undefined for one that this service did not sign. */
-export function readFormReference(vault: Vault, reference: string): string | undefined {
-  const formId = idOfSuffix("form", reference.split(".", 1)[0] ?? "");
-  return equalConstantTime(reference, referenceOf(vault, formId)) ? formId : undefined;
-}
 
 /** The columns that members write, and the texts. */
 export interface FormBody {
@@ -48,7 +36,7 @@ export async function createForm(em: EntityManager, vault: Vault, tenant: Tenant
       id,
       team_id: tenant.teamId,
       environment: tenant.environment,
-      reference: referenceOf(vault, id),
+      reference: referenceOf(vault, "form", id),
       ...columns,
     })
     .execute();

@@ -85,6 +85,18 @@ export const de: Words = {
     unknown: (team) => `${team} weiß nicht mehr, an welche Adresse diese E-Mail ging.`,
     newer: (team) => `Wenn Sie neuere E-Mails von ${team} erhalten, nutzen Sie bitte den Link darin.`,
   },
+  web: {
+    expired: {
+      title: "Diese E-Mail ist hier nicht mehr verfügbar",
+      reason: "E-Mails werden hier nur eine begrenzte Zeit gezeigt. Bitte sehen Sie in Ihrem Postfach nach.",
+    },
+    withdrawn: {
+      title: "Diese Seite ist nicht verfügbar",
+      reason: "Der Newsletter ist nicht oder nicht mehr veröffentlicht.",
+    },
+    empty: "Noch kein Newsletter.",
+    feed: "Feed (Atom)",
+  },
   broken: {
     title: "Dieser Link funktioniert nicht",
     reason:

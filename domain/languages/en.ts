@@ -94,6 +94,16 @@ export const en = {
     unknown: (team: string) => `${team} no longer knows to which address this email was sent.`,
     newer: (team: string) => `If you receive newer emails from ${team}, please use the link in those.`,
   },
+  /** Of mails and newsletters as pages. */
+  web: {
+    expired: {
+      title: "This email is no longer available here",
+      reason: "Emails are shown here for a limited time. Please look in your mailbox.",
+    },
+    withdrawn: { title: "This page is not available", reason: "The newsletter is not published, or no longer." },
+    empty: "No newsletter yet.",
+    feed: "Feed (Atom)",
+  },
   broken: {
     title: "This link does not work",
     reason: "It may be incomplete. Please open it from the email again, or copy the whole link.",

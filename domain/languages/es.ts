@@ -84,6 +84,15 @@ export const es: Words = {
     unknown: (team) => `${team} ya no sabe a qué dirección se envió este correo.`,
     newer: (team) => `Si recibe correos más recientes de ${team}, utilice el enlace que contienen.`,
   },
+  web: {
+    expired: {
+      title: "Este correo ya no está disponible aquí",
+      reason: "Los correos se muestran aquí durante un tiempo limitado. Búsquelo en su buzón.",
+    },
+    withdrawn: { title: "Esta página no está disponible", reason: "El boletín no está publicado o ya no lo está." },
+    empty: "Todavía no hay ningún boletín.",
+    feed: "Canal (Atom)",
+  },
   broken: {
     title: "Este enlace no funciona",
     reason: "Puede que esté incompleto. Vuelva a abrirlo desde el correo, o copie el enlace completo.",

@@ -89,6 +89,18 @@ export const fr: Words = {
     newer: (team) =>
       `Si vous recevez des e-mails plus récents envoyés par ${team}, veuillez utiliser le lien qu’ils contiennent.`,
   },
+  web: {
+    expired: {
+      title: "Cet e-mail n’est plus disponible ici",
+      reason: "Les e-mails sont affichés ici pendant une durée limitée. Veuillez consulter votre boîte de réception.",
+    },
+    withdrawn: {
+      title: "Cette page n’est pas disponible",
+      reason: "La newsletter n’est pas publiée, ou ne l’est plus.",
+    },
+    empty: "Aucune newsletter pour le moment.",
+    feed: "Flux (Atom)",
+  },
   broken: {
     title: "Ce lien ne fonctionne pas",
     reason: "Il est peut-être incomplet. Veuillez l’ouvrir à nouveau depuis l’e-mail, ou le copier intégralement.",

@@ -12,8 +12,8 @@ export interface SubscriptionRef {
   subscriberId: string;
 }
 
-/** `u`: leads to the page of its unsubscribe. `t`: to that of the consent to be tracked. */
-type MailPage = "u" | "t";
+/** `u`: leads to the page of its unsubscribe. `t`: to that of the consent to be tracked. `v`: to the mail itself. */
+export type MailPage = "u" | "t" | "v";
 
 const mailPath = (page: MailPage, send: string, seq: string): string => `${page}/${send}.${seq}`;
 
@@ -37,6 +37,7 @@ const mailUrl =
 
 export const unsubscribeUrl = mailUrl("u");
 export const trackingUrl = mailUrl("t");
+export const webUrl = mailUrl("v");
 
 /**
  * The confirmation link of a double opt-in. Only the database knows the facts of its first signature; the second one is

@@ -40,6 +40,8 @@ export interface MessageRecipient {
   /** All ASCII. */
   trackingUrl?: string | undefined;
   /** All ASCII. */
+  webUrl?: string | undefined;
+  /** All ASCII. */
   unsubscribeMailto?: string | undefined;
   /** The sender's address unless given. */
   envelopeFrom?: string | undefined;
@@ -109,6 +111,7 @@ export const mergeValuesOf = (
   list_name: recipient.listName,
   unsubscribe_url: recipient.unsubscribeUrl,
   tracking_url: recipient.trackingUrl,
+  web_url: recipient.webUrl,
   postal_address: postalAddress,
   mail_token: recipient.mailToken,
   fields: recipient.fields,

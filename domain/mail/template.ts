@@ -8,7 +8,7 @@ import { type ContentField, type ContentProblem, limits, TemplateError } from ".
 
 export const MERGE_TAGS = [
   ...(["email", "first_name", "last_name", "list_name"] as const),
-  ...(["unsubscribe_url", "tracking_url", "postal_address"] as const),
+  ...(["unsubscribe_url", "tracking_url", "web_url", "postal_address"] as const),
 ] as const;
 export type MergeTag = (typeof MERGE_TAGS)[number];
 
@@ -193,6 +193,7 @@ export const SAMPLE = {
   list_name: "News",
   unsubscribe_url: "https://example.com/unsubscribe",
   tracking_url: "https://example.com/tracking",
+  web_url: "https://example.com/mail",
   postal_address: "Example Ltd, 1 High Street, London",
 } as const satisfies MergeValues;
 

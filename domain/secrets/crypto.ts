@@ -14,6 +14,8 @@ export type HashPurpose =
   | "erased-address"
   | "image"
   | "form"
+  | "list"
+  | "newsletter"
   | "session";
 
 type Part = string | number;

@@ -143,7 +143,7 @@ describe("The console's editor", () => {
       send_zone: null,
       team_tracking: "OFF",
       merge_tags: [
-        ...["email", "first_name", "last_name", "unsubscribe_url", "tracking_url", "postal_address"],
+        ...["email", "first_name", "last_name", "unsubscribe_url", "tracking_url", "web_url", "postal_address"],
         "fields.town",
       ],
     });

@@ -12,7 +12,7 @@ const MAX_URL = 2_000;
 const name = `(?:${MERGE_TAGS.join("|")}|fields\\.[a-z][a-z0-9_]{0,99})`;
 const TAG_NAME = new RegExp(`^${name}$`);
 /** A whole URL. */
-export const URL_TAG = /^\{\{\s*(unsubscribe_url|tracking_url|fields\.[a-z][a-z0-9_]{0,99})\s*\}\}$/;
+export const URL_TAG = /^\{\{\s*(unsubscribe_url|tracking_url|web_url|fields\.[a-z][a-z0-9_]{0,99})\s*\}\}$/;
 
 const valueTag = `(?:${MERGE_TAGS.filter((one) => !one.endsWith("_url")).join("|")}|fields\\.[a-z][a-z0-9_]{0,99})`;
 const TAG = new RegExp(`\\{\\{\\s*(${valueTag})\\s*\\}\\}`);

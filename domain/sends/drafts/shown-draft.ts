@@ -49,7 +49,11 @@ interface ShownPerson {
 }
 
 /** The hosts do not exist: a press on a link changes nothing. */
-const LINKS = { unsubscribeUrl: "https://unsubscribe.invalid/", trackingUrl: "https://tracking.invalid/" };
+const LINKS = {
+  unsubscribeUrl: "https://unsubscribe.invalid/",
+  trackingUrl: "https://tracking.invalid/",
+  webUrl: "https://web.invalid/",
+};
 
 /**
  * Fills the mail of a draft, of what was one, or of a step, with the values of a person.

@@ -5,7 +5,7 @@ import type { MailFooter } from "../../../db/entities/team.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../../db/orm.ts";
 import { type DkimSigner, dkimSigner, type SignedField } from "../../mail/dkim.ts";
 import { prepareInThread } from "../../mail/examination.ts";
-import { returnPath, trackingUrl, unsubscribeMailto, unsubscribeUrl } from "../../mail/links.ts";
+import { returnPath, trackingUrl, unsubscribeMailto, unsubscribeUrl, webUrl } from "../../mail/links.ts";
 import { composeMessage, type FilledMessage, type MessageContent } from "../../mail/message.ts";
 import { messageIdOf } from "../../mail/message-id.ts";
 import { newPlaceholder } from "../../mail/tracked-body.ts";
@@ -143,6 +143,7 @@ export async function composeMails(
       fields: fields ?? undefined,
       unsubscribeUrl: unsubscribeUrl(vault, env.PUBLIC_URL, mail),
       trackingUrl: isTracking || body.includes("tracking_url") ? trackingUrl(vault, env.PUBLIC_URL, mail) : undefined,
+      webUrl: body.includes("web_url") ? webUrl(vault, env.PUBLIC_URL, mail) : undefined,
       unsubscribeMailto: domain === undefined ? undefined : unsubscribeMailto(vault, domain, mail),
       envelopeFrom: domain === undefined ? undefined : returnPath(vault, domain, mail),
       mailToken: tracked ? mailToken(vault, mail) : undefined,
