@@ -7,10 +7,11 @@ import { trackingUrl, unsubscribeUrl } from "../domain/mail/links.ts";
 import { mailId } from "../domain/mail/message-id.ts";
 import { addSource, passwordOf, pathOfSource, SOURCE_USER } from "../domain/reports/source.ts";
 import { attachAccounts, attachSegment } from "../domain/sends/drafts/drafts.ts";
+import { archiveUrl, newsletterUrl } from "../domain/sends/web-pages.ts";
 import { mailToken, trackedUrls } from "../domain/tracking/links.ts";
 import { document, paragraph } from "../test/support/blocks.ts";
 import { type Cookies, consoleClient, consoleFetch, refusalCodeOf, signIn } from "../test/support/console.ts";
-import { makeMember, openStackDatabase, unique } from "../test/support/factories.ts";
+import { execute, makeMember, openStackDatabase, unique } from "../test/support/factories.ts";
 import { makeForm } from "../test/support/forms.ts";
 import { tryUpload, uniquePng } from "../test/support/images.ts";
 import { insert, pngChunk } from "../test/support/pictures.ts";
@@ -204,6 +205,11 @@ export async function makeLoads(
     return id;
   }
 
+  await owner.app.audience.archive.mutate({ body: { list_id: listId, is_on: true } });
+  await execute("insert into newsletter_lists (newsletter_id, list_id) values (?, ?)", newsletterId, listId);
+  await execute("update newsletters set status = 'SENT' where id = ?", newsletterId);
+  const archive = archiveUrl(vault, origin, listId);
+  const webPage = newsletterUrl(vault, origin, newsletterId);
   const form = `${origin}${(await makeForm(hostile)).path}`;
 
   let sequenceId = "";
@@ -289,6 +295,10 @@ export async function makeLoads(
         const post = () => pressed(form, `email=${unique("p")}%40${audience}`);
         return [() => statusOf(fetch(form)), () => statusOf(fetch(`${form}/challenge`)), post][n % 3]?.() ?? post();
       },
+    },
+    "views of an archive and a newsletter": {
+      lanes: 200,
+      ask: (_, n) => statusOf(fetch([archive, `${archive}/feed`, webPage][n % 3] ?? archive)),
     },
     "recipients by status": {
       lanes: 20,

@@ -1,7 +1,5 @@
-import { readFileSync } from "node:fs";
 import { setTimeout as delay } from "node:timers/promises";
 import type { Request, Response, Router } from "express";
-import { Liquid } from "liquidjs";
 import { z } from "zod";
 import { hasControlCharacter } from "../../domain/audience/rules.ts";
 import { ApiError } from "../../domain/errors.ts";
@@ -13,7 +11,7 @@ import type { Deps } from "../deps.ts";
 import { address, personName } from "../fields.ts";
 import { serveKept } from "../kept-answer.ts";
 import { localsOf } from "../rest/http.ts";
-import { readForm, refuse, show, statementsBy, wordsFor } from "./shared.ts";
+import { readAsset, readForm, refuse, show, statementsBy, templateOf, wordsFor } from "./shared.ts";
 
 /** A sign-up takes as long for an address that is known as for another one: so long at least. */
 const SIGN_UP_MS = 400;
@@ -30,9 +28,7 @@ const PREFLIGHT_HEADERS = {
   "Access-Control-Max-Age": "600",
 };
 
-const liquid = new Liquid({ outputEscape: "escape" });
-const read = (name: string): string => readFileSync(`${import.meta.dirname}/${name}`, "utf8");
-const FORM = liquid.parse(read("form.liquid"));
+const fillForm = templateOf("form.liquid");
 
 /** The second step, for people without scripts. */
 interface Step {
@@ -47,7 +43,7 @@ export const formHtml = (
   { fields, consent, tracking, textId }: Pick<PublicForm, "fields" | "consent" | "tracking" | "textId">,
   { signUp: words }: Words,
   step?: Step,
-): string => liquid.renderSync(FORM, { action, fields, consent, tracking, textId, words, step });
+): string => fillForm({ action, fields, consent, tracking, textId, words, step });
 
 /** The texts that a browser or a program has posted, by their names; none for a body or a text that cannot be read. */
 function readTexts(body: unknown, isJson: boolean): (name: string) => string {
@@ -72,7 +68,7 @@ export function addForms(
   const statements = statementsBy(orm, vault);
   const { patiently } = statements;
   for (const name of ["form.js", "proof.js"]) {
-    router.get(`/f/${name}`, serveKept({ headers: SCRIPT_HEADERS, read: async () => Buffer.from(read(name)) }));
+    router.get(`/f/${name}`, serveKept({ headers: SCRIPT_HEADERS, read: async () => Buffer.from(readAsset(name)) }));
   }
 
   type FormRequest = Request<{ form: string }>;

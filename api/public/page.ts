@@ -18,6 +18,9 @@ const styleOf = (accent: string, font: Look["font"]): string => `
   header:empty { padding: 0; }
   header img { display: block; max-width: 100%; max-height: 4rem; }
   main { background: ${BACKGROUND}; border-radius: .5rem; }
+  a { color: inherit; }
+  ul { padding: 0; list-style: none; }
+  li { margin: .75rem 0; }
   h1 { margin-top: 0; font-size: 1.3rem; }
   form { display: flex; flex-direction: column; align-items: flex-start; gap: .75rem; }
   button { font: inherit; padding: .6rem 1.2rem; border: 1px solid ${EDGE}; border-radius: .3rem; color: inherit;
@@ -50,6 +53,10 @@ export interface Page {
   buttons?: Button[];
   /** A sign-up form as HTML of `api/public/forms.ts`, and the URL to which it may lead. */
   form?: { html: string; thankYouUrl: string | null };
+  /** Below each other, in groups. */
+  links?: { url: string; text: string; note?: string }[][];
+  /** Of Atom, for programs. */
+  feedUrl?: string;
 }
 
 export interface Button {
@@ -69,7 +76,7 @@ export const noticePage = ({ title, reason }: Words["broken"]): Page => ({ title
  * nothing else. It is not stored or indexed, and sends no referrer.
  */
 export function renderPage(
-  { title, paragraphs, buttons = [], form: signUp }: Page,
+  { title, paragraphs, buttons = [], form: signUp, links = [], feedUrl }: Page,
   look?: Look,
 ): { html: string; headers: Record<string, string> } {
   const { accentColor, font } = look ?? PLAIN;
@@ -102,17 +109,25 @@ export function renderPage(
   const form = shown.length === 0 ? "" : `<form method="post">${shown.join("\n")}</form>`;
   const own = signUp?.html.replace("<button>", '<button class="main">');
   const script = own ? `${own}\n<script src="/f/form.js"></script>` : "";
+  const listed = links.map((group) => {
+    const items = group.map(({ url, text, note }) => {
+      const more = note === undefined ? "" : `<br><small>${escapeHtml(note)}</small>`;
+      return `<li><a href="${escapeHtml(url)}">${escapeHtml(text)}</a>${more}`;
+    });
+    return items.length === 0 ? "" : `<ul>${items.join("\n")}</ul>\n`;
+  });
+  const feed = feedUrl ? `<link rel="alternate" type="application/atom+xml" href="${escapeHtml(feedUrl)}">\n` : "";
   const html = `<!doctype html>
 <html lang="${look?.language ?? "en"}">
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>${escapeHtml(title)}</title>
-<style>${style}</style>
+${feed}<style>${style}</style>
 <header>${brand}</header>
 <main>
 <h1>${escapeHtml(title)}</h1>
 ${text}
-${form}${script}
+${listed.join("")}${form}${script}
 </main>
 `;
   return { html, headers };

@@ -32,12 +32,11 @@ import { localsOf } from "../rest/http.ts";
 import { Turns } from "../rest/turns.ts";
 import { addForms } from "./forms.ts";
 import { type Button, noticePage, type Page } from "./page.ts";
-import { readForm, refuse, show, showMail, statementsBy, wordsFor } from "./shared.ts";
+import { MAILS, readForm, refuse, show, showMail, statementsBy, wordsFor } from "./shared.ts";
+import { addWebPages } from "./web.ts";
 
 /** Answers with an image that one client may be reading at once: further requests wait. */
 const IMAGES_OF_A_CLIENT = new Turns(64);
-/** Mails of a team that are composed for readers at once: its sends wait for the same thread. */
-const MAILS = new Turns(2);
 /** How long the store may take until it has found an image, and how long a reader may take to read it. */
 const STORE_MS = 5_000;
 const IMAGE_MS = 120_000;
@@ -277,6 +276,7 @@ export function publicRouter(deps: Pick<Deps, "env" | "orm" | "vault" | "images"
   });
 
   addForms(router, deps);
+  addWebPages(router, deps);
 
   const answerRefusal: ErrorRequestHandler = async (error, _req, res, next) => {
     if (toApiError(error).code === "service_unavailable") {
@@ -288,6 +288,6 @@ export function publicRouter(deps: Pick<Deps, "env" | "orm" | "vault" | "images"
     if (status >= 500) return next(error);
     return refuse(res, status);
   };
-  router.use(["/u", "/t", "/v", "/c", "/i", "/f"], answerRefusal);
+  router.use(["/u", "/t", "/v", "/c", "/i", "/f", "/n", "/a"], answerRefusal);
   return router;
 }

@@ -1,4 +1,6 @@
+import { readFileSync } from "node:fs";
 import express, { type Response } from "express";
+import { Liquid } from "liquidjs";
 import type { EntityManager, MikroORM } from "../../db/orm.ts";
 import { byOthers, claimFor } from "../../db/pool.ts";
 import { limitStatements, PATIENT_MS } from "../../db/statements.ts";
@@ -11,10 +13,22 @@ import type { Vault } from "../../domain/secrets/crypto.ts";
 import { type ReferencedKind, readReference } from "../../domain/secrets/reference.ts";
 import type { LinkTeam } from "../../domain/teams/brand.ts";
 import { localsOf } from "../rest/http.ts";
+import { Turns } from "../rest/turns.ts";
 import { noticePage, type Page, renderPage } from "./page.ts";
 
 /** Reads a form as text. No mail program compresses one, and anyone may send one. */
 export const readForm = express.text({ type: () => true, limit: "16kb", inflate: false });
+
+const liquid = new Liquid({ outputEscape: "escape" });
+export const readAsset = (name: string): string => readFileSync(`${import.meta.dirname}/${name}`, "utf8");
+/** A document of this folder whose values are escaped, for HTML and XML. */
+export function templateOf(name: string): (values: object) => string {
+  const template = liquid.parse(readAsset(name));
+  return (values) => liquid.renderSync(template, values);
+}
+
+/** Mails of a team that are composed for readers at once: its sends wait for the same thread. */
+export const MAILS = new Turns(2);
 
 /** In the language of the team that the link has named. */
 export const wordsFor = (res: Response): Words => wordsOf(localsOf(res).look?.language ?? "en");

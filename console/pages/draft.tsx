@@ -1,7 +1,8 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { Navigate, useNavigate, useParams } from "@tanstack/react-router";
 import { useEffect, useState } from "react";
-import { type Draft, STATES, useContent } from "../parts/draft/drafts.ts";
+import { Act } from "../parts/act.tsx";
+import { type Draft, STATES, useContent, useSettings } from "../parts/draft/drafts.ts";
 import { DraftEditor } from "../parts/draft/editor.tsx";
 import { Preview } from "../parts/draft/preview.tsx";
 import { Targets } from "../parts/draft/targets.tsx";
@@ -9,7 +10,7 @@ import { TestMail } from "../parts/draft/test-mail.tsx";
 import { Versions } from "../parts/draft/versions.tsx";
 import { Duplicate } from "../parts/duplicate.tsx";
 import { More } from "../parts/more.tsx";
-import { PageHead, Part, State } from "../parts/page.tsx";
+import { Copy, PageHead, Part, State } from "../parts/page.tsx";
 import { Remove } from "../parts/remove.tsx";
 import { isOpen, type Kind, useCalls, useProgress } from "../parts/send/calls.ts";
 import { CheckSend } from "../parts/send/check-send.tsx";
@@ -59,6 +60,7 @@ function Shown({ kind, draft }: { kind: Kind; draft: Draft }) {
         {maySend && isDraft && <TestMail mail={mail} />}
         {mayWrite && (
           <More>
+            {kind === "newsletter" && <Publish id={id} />}
             <Duplicate type={kind} id={id} />
             <SaveAsTemplate kind={kind} id={id} name={name} isDisabled={isDirty} />
             {isDraft && (
@@ -95,6 +97,11 @@ function Shown({ kind, draft }: { kind: Kind; draft: Draft }) {
           )}
         </section>
       )}
+      {status === "SENT" && kind === "newsletter" && (
+        <Part>
+          <OnWeb id={id} />
+        </Part>
+      )}
       {!isDraft && (
         <details>
           <summary>The email</summary>
@@ -102,6 +109,34 @@ function Shown({ kind, draft }: { kind: Kind; draft: Draft }) {
         </details>
       )}
     </>
+  );
+}
+
+/** The public page of a newsletter, where it has one. */
+function OnWeb({ id }: { id: string }) {
+  const { web } = useSettings("newsletter", id);
+  return web?.is_public ? <Copy text={web.url} name="the address on the web" /> : null;
+}
+
+function Publish({ id }: { id: string }) {
+  const { publish } = useWorkspace().client.app.content;
+  const { web } = useSettings("newsletter", id);
+  if (!web) return null;
+  return (
+    <Act
+      {...(web.is_public
+        ? {
+            title: "Withdraw from the web",
+            submit: "Withdraw",
+            note: "Its page shows it no longer, nor does an archive.",
+          }
+        : {
+            title: "Publish on the web",
+            submit: "Publish",
+            note: "Anyone may read it on a page, without a person's data.",
+          })}
+      act={(_, context) => publish.mutate({ body: { newsletter_id: id, is_public: !web.is_public } }, { context })}
+    />
   );
 }
 

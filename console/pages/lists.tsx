@@ -9,7 +9,7 @@ import { Export } from "../parts/export.tsx";
 import { ChoiceFilter, choiceOf, SearchFilter, useFilters } from "../parts/filters.tsx";
 import type { Values } from "../parts/form.tsx";
 import { More } from "../parts/more.tsx";
-import { choicesOf, Facts, PageHead, Part, State, When } from "../parts/page.tsx";
+import { Copy, choicesOf, Facts, PageHead, Part, State, When } from "../parts/page.tsx";
 import { Remove } from "../parts/remove.tsx";
 import { type Column, List } from "../parts/table.tsx";
 import { useData, useRole, useWorkspace } from "../session.tsx";
@@ -181,6 +181,8 @@ export function OneList() {
 }
 
 function Growth({ listId }: { listId: string }) {
+  const { environment } = useWorkspace();
+  const mayWrite = useRole("EDITOR");
   const read = ({ app }: Client) => app.audience.lists.query({ query: { list_id: listId } });
   const [list] = useData(["lists", listId, "members"], read).lists;
   if (!list) return null;
@@ -188,7 +190,26 @@ function Growth({ listId }: { listId: string }) {
     ["Subscribers", membersText(list)],
     ["Last 30 days", SIGNED.format(list.growth)],
   ] as const;
-  return <Facts className="figures" of={figures} />;
+  return (
+    <>
+      <Facts className="figures" of={figures} />
+      {list.archive_url && <Copy text={list.archive_url} name="the address of the public archive" />}
+      {mayWrite && environment === "live" && <ArchiveButton {...list} />}
+    </>
+  );
+}
+
+function ArchiveButton({ id, has_archive: isOn }: Listed) {
+  const { archive } = useWorkspace().client.app.audience;
+  const body = { list_id: id, is_on: !isOn };
+  return (
+    <Act
+      {...(isOn
+        ? { title: "End the public archive", note: "Its newsletters leave the web, but for those that you published." }
+        : { title: "Make the archive public", note: "Anyone may read the newsletters that were sent to this list." })}
+      act={(_, context) => archive.mutate({ body }, { context })}
+    />
+  );
 }
 
 /** Adds a person by their address, who becomes a subscriber if they are none. */

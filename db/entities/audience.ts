@@ -33,6 +33,8 @@ export const ListSchema = defineEntity({
     name: text("team"),
     description: text("team").nullable(),
     optin: code().$type<Optin>(),
+    /** Its newsletters are public. */
+    hasArchive: p.boolean().default(false),
     ...edited,
   },
 });

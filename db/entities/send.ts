@@ -59,7 +59,12 @@ export const NewsletterSchema = defineEntity({
   name: "newsletters",
   filters: tenantFilters,
   indexes: listIndexes,
-  properties: { ...broadcast, fromEmail: text("team").nullable() },
+  properties: {
+    ...broadcast,
+    fromEmail: text("team").nullable(),
+    /** Once it is sent, true: published; false: withdrawn. Null: public while one of its lists has an archive. */
+    isPublic: p.boolean().nullable(),
+  },
 });
 export class Newsletter extends NewsletterSchema.class {}
 NewsletterSchema.setClass(Newsletter);
@@ -81,7 +86,7 @@ CampaignSchema.setClass(Campaign);
 
 export const NewsletterListSchema = defineEntity({
   name: "newsletter_lists",
-  indexes: [{ properties: ["listId"] }],
+  indexes: [{ properties: ["listId", "newsletterId"] }],
   properties: {
     newsletterId: code().primary(),
     listId: code().primary(),

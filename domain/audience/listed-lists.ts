@@ -9,6 +9,7 @@ export interface ListedList {
   description: string | null;
   optin: Optin;
   created_at: string;
+  has_archive: boolean;
   /** Confirmed subscribers, up to `MOST_COUNTED`. */
   members: number;
   /** Of them, those who came in the last 30 days, less those who were members before and unsubscribed since; up to as many. */
@@ -36,10 +37,10 @@ export async function listLists(
   const since = sql`now() - interval '30 days'`;
   const ofList = sql`s.list_id = l.id and ${ofTenant(tenant, "s")}`;
   const { rows } = await sql<ListedList>`
-    select l.id, l.name, l.description, l.optin, ${isoInstant(sql`l.created_at`)} as created_at,
+    select l.id, l.name, l.description, l.optin, l.has_archive, ${isoInstant(sql`l.created_at`)} as created_at,
       m.members, m.came - g.gone as growth
     from (
-      select l.id, l.name, l.description, l.optin, l.created_at from lists l
+      select l.id, l.name, l.description, l.optin, l.has_archive, l.created_at from lists l
       where ${ofTenant(tenant, "l")} and strpos(lower(l.name), lower(${text}::text)) > 0
         and (${id ?? null}::text is null or l.id = ${id ?? null})
         and (${after ?? null}::text is null or (lower(l.name), l.id) > (

@@ -7,6 +7,7 @@ import {
   type MessageContent,
   type PreparedContent,
   prepareContent,
+  renderSubject,
   type ShownMessage,
   showMessage,
   type WrittenContent,
@@ -22,7 +23,7 @@ export type ExaminationTask =
   | { task: "compose"; content: MessageContent }
   | { task: "prepare"; content: MessageContent }
   | { task: "show" | "examine"; content: WrittenContent; values: MergeValues }
-  | { task: "compile"; source: string };
+  | { task: "compile" | "titles"; source: string };
 
 export interface ExaminedMessage {
   warnings: ContentWarning[];
@@ -37,6 +38,7 @@ export interface ExaminationResults {
   show: ShownMessage;
   examine: ExaminedMessage;
   compile: string;
+  titles: string[];
 }
 
 export type ExaminationAnswer =
@@ -63,6 +65,17 @@ export function runTask(task: ExaminationTask): ExaminationResults[ExaminationTa
       return examineMessage(task.content, task.values);
     case "compile":
       return compileBlocks(JSON.parse(task.source) as BlockSource);
+    case "titles":
+      return (JSON.parse(task.source) as string[]).map(renderBare);
+  }
+}
+
+function renderBare(subject: string): string {
+  try {
+    return renderSubject(subject, {});
+  } catch (error) {
+    if (error instanceof TemplateError) return "";
+    throw error;
   }
 }
 

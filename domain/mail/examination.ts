@@ -59,7 +59,7 @@ export class ExaminationThread {
   }
 
   waitingChars(teamId: string): number {
-    const charsOf = (task: ExaminationTask) => (task.task === "compile" ? task.source : task.content.html).length;
+    const charsOf = (task: ExaminationTask) => ("source" in task ? task.source : task.content.html).length;
     return (this.#jobs.get(teamId) ?? []).reduce((sum, { task }) => sum + charsOf(task), 0);
   }
 
@@ -151,6 +151,10 @@ export const showInThread = <Task extends "show" | "examine">(
   content: WrittenContent,
   values: MergeValues,
 ): Promise<ExaminationResults[Task]> => run(teamId, { task, content, values });
+
+/** Of subjects, as a person without any value reads them; "" for one that cannot be read. */
+export const titlesInThread = (teamId: string, subjects: readonly string[]): Promise<string[]> =>
+  run(teamId, { task: "titles", source: JSON.stringify(subjects) });
 
 /** As `compileBlocks`, in the thread. @throws {TemplateError} */
 export const compileInThread = (teamId: string, source: BlockSource): Promise<string> =>

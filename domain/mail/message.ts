@@ -25,6 +25,8 @@ export interface MessageContent {
   fromEmail: string;
   fromName?: string | null | undefined;
   footer?: MailFooter | undefined;
+  /** For the web: without a link of one person below it. */
+  isPublic?: boolean;
   /** Where links are tracked for some: all but those below `ownUrl`. */
   tracking?: { ownUrl: string } | undefined;
 }
@@ -94,6 +96,7 @@ export function prepareContent(content: MessageContent): PreparedContent {
 }
 
 const compileSubject = (source: string) => compileTemplate(source, { escape: false, singleLine: true });
+export const renderSubject = (source: string, values: MergeValues): string => compileSubject(source).render(values);
 const compileHtml = (source: string) => compileTemplate(source, { escape: true, ownTags: FOOTER_TAGS });
 
 function compileTracked({ html, links = [] }: PreparedContent, urls: TrackedUrls) {
@@ -125,14 +128,14 @@ export interface ShownMessage {
 }
 
 /** The parts of a mail that its writer and its team write. */
-export type WrittenContent = Pick<MessageContent, "subject" | "html" | "footer">;
+export type WrittenContent = Pick<MessageContent, "subject" | "html" | "footer" | "isPublic">;
 
 /** The parts that `composeMessage` encodes, for one recipient. @throws {TemplateError} */
 export function showMessage(content: WrittenContent, person: MergeValues): ShownMessage {
   const { html, text } = prepareContent({ ...content, fromEmail: "" });
   const values = { ...person, postal_address: addressLine(content.footer) };
   return {
-    subject: compileSubject(content.subject).render(values),
+    subject: renderSubject(content.subject, values),
     html: compileHtml(html).render(values),
     text: compileText(text).render(values),
   };

@@ -43,10 +43,15 @@ export const addressLine = (footer = NO_FOOTER): string | undefined =>
  */
 export function withFooter(
   source: string,
-  { footer = NO_FOOTER, tracking }: { footer?: MailFooter | undefined; tracking?: object | undefined },
+  {
+    footer = NO_FOOTER,
+    tracking,
+    isPublic,
+  }: { footer?: MailFooter | undefined; tracking?: object | undefined; isPublic?: boolean },
 ): { source: string; template: Template } {
   const template = compileTemplate(source, { escape: true });
-  const isNeeded = (part: Part) => (part === "tracking_url" ? tracking : part === "unsubscribe_url" || footer[part]);
+  const isNeeded = (part: Part) =>
+    part === "tracking_url" ? tracking : part === "unsubscribe_url" ? !isPublic : footer[part];
   const has = shownParts(template, footer);
   const missing = PARTS.filter((part) => isNeeded(part) && (isAlwaysAdded(part, footer) || !has(part)));
   if (missing.length === 0) return { source, template };

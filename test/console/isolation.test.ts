@@ -113,6 +113,7 @@ const SAMPLES: Record<string, Sample> = {
   "content.sendTest": ({ newsletter, member }) => ({
     body: { type: "newsletter", id: newsletter, member_ids: [member] },
   }),
+  "content.publish": ({ newsletter }) => ({ body: { newsletter_id: newsletter, is_public: true } }),
   "content.attachList": ofListOfNewsletter,
   "content.detachList": ofListOfNewsletter,
   "content.attachSegment": ({ campaign, segment }) => ({ body: { campaign_id: campaign, segment_id: segment } }),
@@ -125,6 +126,7 @@ const SAMPLES: Record<string, Sample> = {
   "templates.makeDraft": ({ template }) => ({ body: { type: "newsletter", name: "Made", template_id: template } }),
   "audience.search": ({ list }) => ({ query: { in: "subscribers", starts_with: "a", list_id: list } }),
   "audience.lists": ({ list }) => ({ query: { list_id: list } }),
+  "audience.archive": ({ list }) => ({ body: { list_id: list, is_on: true } }),
   "audience.segment": ofSegment,
   "audience.updateSegment": withBody(ofSegment, { name: "Changed", conditions: EVERYONE }),
   "audience.deleteSegment": ofSegment,

@@ -4,6 +4,7 @@ import { CONTACT_FIELD_TYPES } from "../../../db/entities/contact.ts";
 import { lookupAddress, MAX_ADDRESS_LENGTH } from "../../../domain/address.ts";
 import { createField, deleteField, readFieldUse } from "../../../domain/audience/contact-fields.ts";
 import { listLists, MOST_COUNTED } from "../../../domain/audience/listed-lists.ts";
+import { readList } from "../../../domain/audience/lists.ts";
 import { readMailHistory } from "../../../domain/audience/mail-history.ts";
 import { SEARCHED_TABLES, searchRecords } from "../../../domain/audience/search.ts";
 import {
@@ -18,6 +19,7 @@ import {
 } from "../../../domain/audience/segments/segments.ts";
 import { setConsents } from "../../../domain/audience/tracking-consents.ts";
 import { refuseErased } from "../../../domain/erasure/erased-addresses.ts";
+import { archiveUrl } from "../../../domain/sends/web-pages.ts";
 import { address } from "../../fields.ts";
 import { givenConsent } from "../../people.ts";
 import { idParam, router } from "../../rest/route.ts";
@@ -62,9 +64,23 @@ const lists = consoleQuery(
     const filter = { id: query.list_id, text: query.q, after: query.cursor, limit: PAGE };
     const found = await listLists(ctx.em, ctx.tenant, filter);
     return {
-      lists: found.map((list) => ({ ...list, has_more_members: list.members === MOST_COUNTED })),
+      lists: found.map((list) => ({
+        ...list,
+        has_more_members: list.members === MOST_COUNTED,
+        archive_url: list.has_archive ? archiveUrl(ctx.vault, ctx.env.PUBLIC_URL, list.id) : null,
+      })),
       next_cursor: found[PAGE - 1]?.id ?? null,
     };
+  },
+);
+
+const archive = consoleMutation(
+  { role: "EDITOR", input: bodyOf(z.strictObject({ list_id: idParam, is_on: z.boolean() })) },
+  async ({ ctx, input: { body } }) => {
+    const list = await readList(ctx.em, body.list_id);
+    ctx.em.assign(list, { hasArchive: body.is_on });
+    await ctx.em.flush();
+    return body;
   },
 );
 
@@ -143,6 +159,7 @@ export const audienceRouter = router({
   search,
   history,
   lists,
+  archive,
   allLists,
   segments,
   segment,

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { BROADCAST_STATUSES, RESOURCE_TYPES } from "../../../db/entities/send.ts";
+import { BROADCAST_STATUSES, Newsletter, RESOURCE_TYPES } from "../../../db/entities/send.ts";
 import { Team, type TrackingMode } from "../../../db/entities/team.ts";
 import { JsonText } from "../../../db/json.ts";
 import { transaction } from "../../../db/transaction.ts";
@@ -9,6 +9,7 @@ import { MAX_ADDRESS_LENGTH } from "../../../domain/address.ts";
 import { readFigures } from "../../../domain/analytics/overview.ts";
 import { readFields } from "../../../domain/audience/contact-fields.ts";
 import { duplicate, WRITTEN } from "../../../domain/duplicates.ts";
+import { ApiError } from "../../../domain/errors.ts";
 import { newId } from "../../../domain/ids.ts";
 import { exportRecipients } from "../../../domain/import/export.ts";
 import { isOfBrand } from "../../../domain/mail/blocks/compile.ts";
@@ -35,9 +36,11 @@ import { pageRecipients } from "../../../domain/sends/ledger/recipients.ts";
 import { readTime } from "../../../domain/sends/plan/send-time.ts";
 import { allowTestMail, MAX_TEST_RECIPIENTS } from "../../../domain/sends/plan/test-mail.ts";
 import { sendScope } from "../../../domain/sends/resource.ts";
+import { newsletterUrl, readWebNewsletter } from "../../../domain/sends/web-pages.ts";
 import { stepId } from "../../../domain/sequences/steps.ts";
 import { brandOf } from "../../../domain/teams/brand.ts";
 import { ratesOf } from "../../analytics/present.ts";
+import type { RequestContext } from "../../context.ts";
 import { idParam, router } from "../../rest/route.ts";
 import { Turns } from "../../rest/turns.ts";
 import { followMove } from "../../sends/commands.ts";
@@ -103,6 +106,12 @@ const page = consoleQuery(
   },
 );
 
+/** The public page of a newsletter that was sent; null for any other mail. */
+async function webPageOf({ em, vault, env }: RequestContext, id: string) {
+  const found = await readWebNewsletter(em, id);
+  return found ? { url: newsletterUrl(vault, env.PUBLIC_URL, id), is_public: found.isPublic } : null;
+}
+
 /** The facts of a draft that the API does not show, and the merge tags that it may use. */
 const settings = consoleQuery({ role: "VIEWER", input: ofOne }, async ({ ctx, input }) => {
   const { type, id } = input.query;
@@ -116,6 +125,7 @@ const settings = consoleQuery({ role: "VIEWER", input: ofOne }, async ({ ctx, in
     updated_at: updatedAt.toISOString(),
     team_tracking: team.tracking as TrackingMode,
     merge_tags: mergeTags(type === "newsletter", fields),
+    web: await webPageOf(ctx, id),
   };
 });
 
@@ -196,6 +206,20 @@ const restore = consoleMutation(
   async ({ ctx, input: { body } }) => {
     const { type, id, version_id: versionId } = body;
     return presentContent(await restoreVersion(ctx.em, { type, id }, versionId, ctx.edit));
+  },
+);
+
+/** Of a newsletter that was sent. */
+const publish = consoleMutation(
+  { role: "EDITOR", input: bodyOf(z.strictObject({ newsletter_id: idParam, is_public: z.boolean() })) },
+  async ({ ctx, input: { body } }) => {
+    const newsletter = await readBroadcast(ctx.em, Newsletter, body.newsletter_id);
+    if (!(await webPageOf(ctx, newsletter.id))) {
+      throw new ApiError("resource_state_invalid", "Only a newsletter that was sent in LIVE may be on the web.");
+    }
+    ctx.em.assign(newsletter, { isPublic: body.is_public });
+    await ctx.em.flush();
+    return webPageOf(ctx, newsletter.id);
   },
 );
 
@@ -334,6 +358,7 @@ export const contentRouter = router({
   versions,
   version,
   restoreVersion: restore,
+  publish,
   attachList: attach,
   detachList: detach,
   attachSegment: segment,

@@ -33,6 +33,13 @@ export const EXCEPTIONS: readonly Exception[] = [
     statement: BY_ID,
   },
   {
+    reason: "The signed reference of a newsletter or a list tells the tenant.",
+    program: "api",
+    file: /^domain\/sends\/web-pages\.ts$/,
+    tables: ["newsletters", "newsletter_lists", "lists", "forms", "sends"],
+    statement: BY_ID,
+  },
+  {
     reason: "The row of a form tells the tenant of its texts and its figures.",
     program: "api",
     file: /^api\/forms\/routes\.ts$/,

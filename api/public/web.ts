@@ -1,0 +1,76 @@
+import type { Request, Response, Router } from "express";
+import type { Words } from "../../domain/languages/en.ts";
+import { dateOf } from "../../domain/languages/words.ts";
+import {
+  type Archive,
+  archiveUrl,
+  findArchive,
+  type Issue,
+  newsletterUrl,
+  readIssues,
+  readWebNewsletter,
+  showNewsletter,
+} from "../../domain/sends/web-pages.ts";
+import type { Deps } from "../deps.ts";
+import { localsOf } from "../rest/http.ts";
+import { noticePage, type Page } from "./page.ts";
+import { MAILS, refuse, show, showMail, statementsBy, templateOf, wordsFor } from "./shared.ts";
+
+/** A page that was withdrawn is gone from caches in so long. */
+const OF_THE_WEB = { "Cache-Control": "public, max-age=300", "X-Robots-Tag": "all" };
+
+interface ShownArchive extends Archive {
+  url: string;
+  issues: readonly Issue[];
+  updatedAt: string;
+}
+
+function archivePage(words: Words, { listName, url, issues, form }: ShownArchive): Page {
+  const signUp = form === null ? [] : [{ url: `/f/${form}`, text: words.confirm.title(listName) }];
+  return {
+    title: listName,
+    paragraphs: issues.length > 0 ? [] : [words.web.empty],
+    links: [
+      issues.map(({ url, title, at }) => ({ url, text: title, note: dateOf(words, at) })),
+      [...signUp, { url: `${url}/feed`, text: words.web.feed }],
+    ],
+    feedUrl: `${url}/feed`,
+  };
+}
+
+/** Characters that no document of XML may hold. */
+const NOT_XML = /[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\u{10000}-\u{10ffff}]/gu;
+
+/** Adds the pages of newsletters and of the archives of lists: they are the same for each reader. */
+export function addWebPages(router: Router, { env, orm, vault }: Pick<Deps, "env" | "orm" | "vault">): void {
+  const statements = statementsBy(orm, vault);
+
+  router.get("/n/:newsletter", async (req: Request<{ newsletter: string }>, res) => {
+    localsOf(res).route = "/n/{newsletter}";
+    const found = await statements.claimForReference(res, "newsletter", req.params.newsletter, readWebNewsletter);
+    if (!found) return refuse(res);
+    if (!found.isPublic) return show(res, noticePage(wordsFor(res).web.withdrawn), 404);
+    const url = newsletterUrl(vault, env.PUBLIC_URL, found.id);
+    showMail(res, await MAILS.during(found.teamId, res, () => showNewsletter(found, url)), OF_THE_WEB);
+  });
+
+  const serve = (path: string, answer: (res: Response, archive: ShownArchive) => void) =>
+    router.get(`/a/:list${path}`, async (req: Request<{ list: string }>, res) => {
+      localsOf(res).route = `/a/{list}${path}`;
+      const archive = await statements.claimForReference(res, "list", req.params.list, findArchive);
+      if (!archive) return refuse(res);
+      const read = () => readIssues(orm.em.fork(), vault, env.PUBLIC_URL, archive);
+      const issues = await MAILS.during(archive.teamId, res, read);
+      const url = archiveUrl(vault, env.PUBLIC_URL, archive.listId);
+      answer(res, { ...archive, url, issues, updatedAt: issues[0]?.at ?? archive.createdAt });
+    });
+  const serveXml = (path: string, name: string, type: string) => {
+    const fill = templateOf(name);
+    serve(path, (res, archive) => {
+      res.set({ ...OF_THE_WEB, "Content-Type": `${type}; charset=utf-8` }).send(fill(archive).replace(NOT_XML, ""));
+    });
+  };
+  serve("", (res, archive) => show(res, archivePage(wordsFor(res), archive), 200, OF_THE_WEB));
+  serveXml("/feed", "feed.liquid", "application/atom+xml");
+  serveXml("/sitemap.xml", "sitemap.liquid", "application/xml");
+}

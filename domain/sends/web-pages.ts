@@ -1,0 +1,89 @@
+import { sql } from "kysely";
+import type { MailFooter } from "../../db/entities/team.ts";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
+import { isoInstant } from "../../db/sql.ts";
+import { showInThread, titlesInThread } from "../mail/examination.ts";
+import type { ShownMessage } from "../mail/message.ts";
+import type { Vault } from "../secrets/crypto.ts";
+import { referenceOf } from "../secrets/reference.ts";
+import { footerOf, type LinkTeam, LOOK } from "../teams/brand.ts";
+import { readInThread } from "./drafts/drafts.ts";
+
+/** Newsletters of an archive at most, of the last so many that were made for its list. */
+const [MOST_SHOWN, MOST_WALKED] = [100, 1_000];
+
+export const newsletterUrl = (vault: Vault, publicUrl: string, id: string): string =>
+  `${publicUrl}/n/${referenceOf(vault, "newsletter", id)}`;
+export const archiveUrl = (vault: Vault, publicUrl: string, listId: string): string =>
+  `${publicUrl}/a/${referenceOf(vault, "list", listId)}`;
+
+/** A newsletter that was sent, of LIVE. */
+export interface WebNewsletter extends LinkTeam {
+  id: string;
+  subject: string;
+  body: string;
+  footer: MailFooter;
+  isPublic: boolean;
+}
+
+/** The caller knows that the newsletter is theirs, or its reference is the authority. */
+export async function readWebNewsletter(em: EntityManager, id: string): Promise<WebNewsletter | undefined> {
+  const { rows } = await sql<WebNewsletter>`
+    select n.id, t.id as "teamId", n.subject, n.body, coalesce(s.footer, ${footerOf("t")}) as footer, ${LOOK},
+      coalesce(n.is_public, exists (select from newsletter_lists x join lists l on l.id = x.list_id
+        where x.newsletter_id = n.id and l.has_archive)) as "isPublic"
+    from newsletters n join teams t on t.id = n.team_id left join sends s on s.id = n.send_id
+    where n.id = ${id} and n.environment = 'LIVE' and n.status = 'SENT'`.execute(kysely(em));
+  return rows[0];
+}
+
+/** As a person without any value gets it; links of one person lead to the page itself. @throws {ApiError} as `readInThread` */
+export function showNewsletter({ teamId, subject, body, footer }: WebNewsletter, url: string): Promise<ShownMessage> {
+  const content = { subject, html: body, footer, isPublic: true };
+  const values = { unsubscribe_url: url, tracking_url: url, web_url: url };
+  return readInThread(teamId, () => showInThread(teamId, "show", content, values));
+}
+
+/** A list with a public archive. */
+export interface Archive extends LinkTeam, Tenant {
+  listId: string;
+  listName: string;
+  createdAt: string;
+  /** Of its oldest open form. */
+  form: string | null;
+}
+
+/** The reference is the authority. */
+export async function findArchive(em: EntityManager, listId: string): Promise<Archive | undefined> {
+  const { rows } = await sql<Archive>`
+    select l.id as "listId", l.name as "listName", l.team_id as "teamId", l.environment, ${LOOK},
+      ${isoInstant(sql`l.created_at`)} as "createdAt",
+      (select f.reference from forms f where f.list_id = l.id and f.is_open order by f.id limit 1) as form
+    from lists l join teams t on t.id = l.team_id
+    where l.id = ${listId} and l.environment = 'LIVE' and l.has_archive`.execute(kysely(em));
+  return rows[0];
+}
+
+export interface Issue {
+  url: string;
+  title: string;
+  /** When it was sent: ISO 8601. */
+  at: string;
+}
+
+/** The newsletters of an archive, the last first. @throws {ApiError} as `readInThread` */
+export async function readIssues(em: EntityManager, vault: Vault, publicUrl: string, archive: Archive) {
+  const { rows } = await sql<{ id: string; subject: string; at: string }>`
+    select n.id, n.subject, ${isoInstant(sql`coalesce(n.completed_at, n.created_at)`)} as at
+    from (select newsletter_id from newsletter_lists where list_id = ${archive.listId}
+      order by newsletter_id desc limit ${MOST_WALKED}) x
+    join newsletters n on n.id = x.newsletter_id and ${ofTenant(archive, "n")}
+    where n.status = 'SENT' and n.is_public is not false
+    order by coalesce(n.completed_at, n.created_at) desc, n.id desc limit ${MOST_SHOWN}`.execute(kysely(em));
+  const { teamId, listName } = archive;
+  const subjects = rows.map(({ subject }) => subject);
+  const titles = await readInThread(teamId, () => titlesInThread(teamId, subjects));
+  return rows.map(({ id, at }, i): Issue => {
+    return { url: newsletterUrl(vault, publicUrl, id), title: titles[i]?.trim() || listName, at };
+  });
+}
