@@ -39,6 +39,8 @@ export const LAYERS: Readonly<Record<string, readonly string[]>> = {
     "config",
     "console/build.ts",
     "console/check.ts",
+    "console/parts/chart-time.ts",
+    "console/parts/draft/blocks/text.ts",
     "console/parts/draft/content.ts",
     "console/parts/save-from.ts",
     "db",

@@ -142,6 +142,7 @@ describe("The console's editor", () => {
       send_at: null,
       send_zone: null,
       team_tracking: "OFF",
+      web: null,
       merge_tags: [
         ...["email", "first_name", "last_name", "unsubscribe_url", "tracking_url", "web_url", "postal_address"],
         "fields.town",
