@@ -129,7 +129,7 @@ export type Campaign = {
   subject: string | null;
   /** The name in From. */
   from_name: string | null;
-  /** The HTML, a Liquid template. Merge tags: `email`, `first_name`, `last_name`, `list_name`, `unsubscribe_url`, `tracking_url`, `postal_address`, and `fields.NAME` for a custom field (`list_name` is empty). Every mail gets a link to unsubscribe. */
+  /** The HTML, a Liquid template. Merge tags: `email`, `first_name`, `last_name`, `list_name`, `unsubscribe_url`, `tracking_url`, `web_url`, `postal_address`, and `fields.NAME` for a custom field (`list_name` is empty). Every mail gets a link to unsubscribe. */
   body: string | null;
   /** Only a `DRAFT` can be changed, deleted or sent. A sequence is a `DRAFT`, `ACTIVE`, `PAUSED` or `STOPPED`. */
   status: "DRAFT" | "SCHEDULED" | "SENDING" | "PAUSED" | "SENT" | "CANCELLED" | "FAILED" | "ACTIVE" | "STOPPED";
@@ -303,7 +303,7 @@ export type CampaignWithRecipients = {
   subject: string | null;
   /** The name in From. */
   from_name: string | null;
-  /** The HTML, a Liquid template. Merge tags: `email`, `first_name`, `last_name`, `list_name`, `unsubscribe_url`, `tracking_url`, `postal_address`, and `fields.NAME` for a custom field (`list_name` is empty). Every mail gets a link to unsubscribe. */
+  /** The HTML, a Liquid template. Merge tags: `email`, `first_name`, `last_name`, `list_name`, `unsubscribe_url`, `tracking_url`, `web_url`, `postal_address`, and `fields.NAME` for a custom field (`list_name` is empty). Every mail gets a link to unsubscribe. */
   body: string | null;
   /** Only a `DRAFT` can be changed, deleted or sent. A sequence is a `DRAFT`, `ACTIVE`, `PAUSED` or `STOPPED`. */
   status: "DRAFT" | "SCHEDULED" | "SENDING" | "PAUSED" | "SENT" | "CANCELLED" | "FAILED" | "ACTIVE" | "STOPPED";
@@ -461,7 +461,7 @@ export type CreateCampaignBody = {
   subject?: string | null | undefined;
   /** The name in From. */
   from_name?: string | null | undefined;
-  /** The HTML, a Liquid template. Merge tags: `email`, `first_name`, `last_name`, `list_name`, `unsubscribe_url`, `tracking_url`, `postal_address`, and `fields.NAME` for a custom field (`list_name` is empty). Every mail gets a link to unsubscribe. At most 1048576 bytes in UTF-8. */
+  /** The HTML, a Liquid template. Merge tags: `email`, `first_name`, `last_name`, `list_name`, `unsubscribe_url`, `tracking_url`, `web_url`, `postal_address`, and `fields.NAME` for a custom field (`list_name` is empty). Every mail gets a link to unsubscribe. At most 1048576 bytes in UTF-8. */
   body?: string | null | undefined;
 };
 
@@ -505,7 +505,7 @@ export type CreateNewsletterBody = {
   from_email?: string | null | undefined;
   /** The name in From. */
   from_name?: string | null | undefined;
-  /** The HTML, a Liquid template. Merge tags: `email`, `first_name`, `last_name`, `list_name`, `unsubscribe_url`, `tracking_url`, `postal_address`. Every mail gets a link to unsubscribe. At most 1048576 bytes in UTF-8. */
+  /** The HTML, a Liquid template. Merge tags: `email`, `first_name`, `last_name`, `list_name`, `unsubscribe_url`, `tracking_url`, `web_url`, `postal_address`. Every mail gets a link to unsubscribe. At most 1048576 bytes in UTF-8. */
   body?: string | null | undefined;
 };
 
@@ -1011,7 +1011,7 @@ export type Newsletter = {
   from_email: string | null;
   /** The name in From. */
   from_name: string | null;
-  /** The HTML, a Liquid template. Merge tags: `email`, `first_name`, `last_name`, `list_name`, `unsubscribe_url`, `tracking_url`, `postal_address`. Every mail gets a link to unsubscribe. */
+  /** The HTML, a Liquid template. Merge tags: `email`, `first_name`, `last_name`, `list_name`, `unsubscribe_url`, `tracking_url`, `web_url`, `postal_address`. Every mail gets a link to unsubscribe. */
   body: string | null;
   /** Only a `DRAFT` can be changed, deleted or sent. */
   status: "DRAFT" | "SCHEDULED" | "SENDING" | "PAUSED" | "SENT" | "CANCELLED" | "FAILED";
@@ -1183,7 +1183,7 @@ export type NewsletterWithRecipients = {
   from_email: string | null;
   /** The name in From. */
   from_name: string | null;
-  /** The HTML, a Liquid template. Merge tags: `email`, `first_name`, `last_name`, `list_name`, `unsubscribe_url`, `tracking_url`, `postal_address`. Every mail gets a link to unsubscribe. */
+  /** The HTML, a Liquid template. Merge tags: `email`, `first_name`, `last_name`, `list_name`, `unsubscribe_url`, `tracking_url`, `web_url`, `postal_address`. Every mail gets a link to unsubscribe. */
   body: string | null;
   /** Only a `DRAFT` can be changed, deleted or sent. */
   status: "DRAFT" | "SCHEDULED" | "SENDING" | "PAUSED" | "SENT" | "CANCELLED" | "FAILED";
@@ -1650,7 +1650,7 @@ export type UpdateCampaignBody = {
   subject?: string | null | undefined;
   /** The name in From. */
   from_name?: string | null | undefined;
-  /** The HTML, a Liquid template. Merge tags: `email`, `first_name`, `last_name`, `list_name`, `unsubscribe_url`, `tracking_url`, `postal_address`, and `fields.NAME` for a custom field (`list_name` is empty). Every mail gets a link to unsubscribe. At most 1048576 bytes in UTF-8. */
+  /** The HTML, a Liquid template. Merge tags: `email`, `first_name`, `last_name`, `list_name`, `unsubscribe_url`, `tracking_url`, `web_url`, `postal_address`, and `fields.NAME` for a custom field (`list_name` is empty). Every mail gets a link to unsubscribe. At most 1048576 bytes in UTF-8. */
   body?: string | null | undefined;
 };
 
@@ -1699,7 +1699,7 @@ export type UpdateNewsletterBody = {
   from_email?: string | null | undefined;
   /** The name in From. */
   from_name?: string | null | undefined;
-  /** The HTML, a Liquid template. Merge tags: `email`, `first_name`, `last_name`, `list_name`, `unsubscribe_url`, `tracking_url`, `postal_address`. Every mail gets a link to unsubscribe. At most 1048576 bytes in UTF-8. */
+  /** The HTML, a Liquid template. Merge tags: `email`, `first_name`, `last_name`, `list_name`, `unsubscribe_url`, `tracking_url`, `web_url`, `postal_address`. Every mail gets a link to unsubscribe. At most 1048576 bytes in UTF-8. */
   body?: string | null | undefined;
 };
 

@@ -43,7 +43,7 @@ describe("The console's editor", () => {
     assert.match(html, /href="https:\/\/unsubscribe\.invalid\/"/);
     assert.equal(
       page.headers.get("content-security-policy"),
-      "sandbox;default-src 'none';style-src 'unsafe-inline';base-uri 'none';form-action 'none';frame-ancestors 'self';img-src http: https: data:",
+      "default-src 'none';style-src 'unsafe-inline';base-uri 'none';form-action 'none';sandbox;frame-ancestors 'self';img-src http: https: data:",
     );
     const bare = await consoleFetch(cookies, "GET", `${path}&images=none`);
     assert.doesNotMatch(bare.headers.get("content-security-policy") ?? "img-src", /img-src/);
