@@ -95,7 +95,7 @@ export const de: Words = {
       reason: "Der Newsletter ist nicht oder nicht mehr veröffentlicht.",
     },
     empty: "Noch kein Newsletter.",
-    feed: "Feed (Atom)",
+    feed: "Als Feed abonnieren (Atom)",
   },
   broken: {
     title: "Dieser Link funktioniert nicht",
