@@ -20,6 +20,7 @@ import { awaitHashKey } from "../../domain/secrets/admission.ts";
 import type { Call } from "../context.ts";
 import type { Deps } from "../deps.ts";
 import { address } from "../fields.ts";
+import { serveKept } from "../kept-answer.ts";
 import { beforeDeadline, DEADLINE_MS } from "../rest/deadline.ts";
 import { retryAfter } from "../rest/envelope.ts";
 import { thrownBy, toApiError } from "../rest/failures.ts";
@@ -31,6 +32,8 @@ import { consolePages } from "./pages.ts";
 import { mailPreview } from "./preview.ts";
 import { consoleRouter } from "./router.ts";
 import { inputSchemas } from "./schemas.ts";
+
+const JSON_HEADERS = { "Content-Type": "application/json; charset=utf-8", "Cache-Control": "no-cache" };
 
 /** A session as its pages get it. */
 export type Session = Awaited<ReturnType<typeof readSession>>;
@@ -184,7 +187,10 @@ export function consoleHandler(deps: Deps): Router {
       },
     }),
   );
-  router.get("/schemas", (_req, res) => void res.type("json").set("Content-Encoding", "gzip").send(inputSchemas()));
+  router.get(
+    "/schemas",
+    serveKept({ headers: JSON_HEADERS, read: async () => Buffer.from(JSON.stringify(inputSchemas())) }),
+  );
   router.post("/images", imageUpload(deps, sessionOf));
   router.use("/preview", mailPreview(deps));
   router.use(consolePages());

@@ -1,5 +1,4 @@
 import assert from "node:assert/strict";
-import { gunzipSync } from "node:zlib";
 import { consoleRouter } from "../../api/console/router.ts";
 import { inputSchemas } from "../../api/console/schemas.ts";
 import { endpointsOf } from "../../api/rest/endpoints.ts";
@@ -8,7 +7,7 @@ import { problemsIn } from "../../console/check.ts";
 import { ApiError } from "../../domain/errors.ts";
 import { bodyOf, ENDPOINTS } from "../every-endpoint/endpoints.ts";
 
-const SCHEMAS = JSON.parse(gunzipSync(inputSchemas()).toString());
+const SCHEMAS = JSON.parse(JSON.stringify(inputSchemas()));
 const TOO_MUCH = { body: { name: " ", description: "x".repeat(1_001) } };
 const WRONG = {
   "api.lists.create": TOO_MUCH,
