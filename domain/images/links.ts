@@ -1,22 +1,19 @@
 import { idOfSuffix, suffixOfId } from "../ids.ts";
 import { equalConstantTime, type Vault } from "../secrets/crypto.ts";
+import { lastingSignature } from "../secrets/reference.ts";
 import { IMAGE_TYPES, type ImageEnding } from "./clean.ts";
 
 /*
  * {team}/{id}.{ending} is the file of an image in the store, /i/{team}.{id}.{signature}.{ending} the path by which readers of
- * mails get it. The path alone leads to the file, without the database. A template outlives each signing secret, so the
- * signature is a hash under the database's own key, which no rotation changes.
+ * mails get it. The path alone leads to the file, without the database.
  */
 
 export const imageFile = (teamId: string, imageId: string, ending: ImageEnding): string =>
   `${suffixOfId("team", teamId)}/${suffixOfId("image", imageId)}.${ending}`;
 
-const SIGNATURE_LENGTH = 22;
-const signatureOf = (vault: Vault, file: string): string => vault.hash("image", file).slice(0, SIGNATURE_LENGTH);
-
 export function imageUrl(vault: Vault, publicUrl: string, file: string): string {
   const [team, id, ending] = file.split(/[/.]/);
-  return `${publicUrl}/i/${team}.${id}.${signatureOf(vault, file)}.${ending}`;
+  return `${publicUrl}/i/${team}.${id}.${lastingSignature(vault, "image", file)}.${ending}`;
 }
 
 const NAME = /^([0-9a-z]{26})\.([0-9a-z]{26})\.([\w-]{22})\.(png|jpg|gif|webp)$/;
@@ -32,6 +29,6 @@ export interface NamedImage {
 export function readImageName(vault: Vault, name: string): NamedImage | undefined {
   const [, team = "", suffix = "", signature = "", ending = ""] = NAME.exec(name) ?? [];
   const file = `${team}/${suffix}.${ending}`;
-  if (!equalConstantTime(signature, signatureOf(vault, file))) return undefined;
+  if (!equalConstantTime(signature, lastingSignature(vault, "image", file))) return undefined;
   return { file, id: idOfSuffix("image", suffix), type: IMAGE_TYPES[ending as ImageEnding] };
 }

@@ -6,10 +6,17 @@ export type ReferencedKind = "form" | "list" | "newsletter";
 
 const SIGNATURE_LENGTH = 22;
 
-/** The last part of a page's path. Signed as an image's name: websites lead to the page for years. */
+/**
+ * Signs a part of a public path for years: mails and websites that hold the path outlive each signing secret, so the signature is
+ * a hash under the database's own key, which no rotation changes.
+ */
+export const lastingSignature = (vault: Vault, kind: ReferencedKind | "image", text: string): string =>
+  vault.hash(kind, text).slice(0, SIGNATURE_LENGTH);
+
+/** The last part of a page's path. */
 export function referenceOf(vault: Vault, kind: ReferencedKind, id: string): string {
   const suffix = suffixOfId(kind, id);
-  return `${suffix}.${vault.hash(kind, suffix).slice(0, SIGNATURE_LENGTH)}`;
+  return `${suffix}.${lastingSignature(vault, kind, suffix)}`;
 }
 
 /** The id of the record with this reference; undefined for one that this service did not sign. */
