@@ -23,7 +23,7 @@ const MOST_MS = 300;
 type Sender = Awaited<ReturnType<typeof makeAudience>>;
 type Client = Awaited<ReturnType<typeof consoleClient>>;
 
-/** What each page of the console asks the service for, of a team with many lists and people. */
+/** The reads of each page of the console, of a team with many lists and people. */
 export function benchConsole(options: ConsoleOptions): Promise<BenchReport> {
   return withStack(options, async () => {
     const { hostname: host, port } = new URL((await stack()).mail.smtp);

@@ -795,11 +795,11 @@ export type Form = {
   url: string;
   /** Whether it takes sign-ups. */
   is_open: boolean;
-  /** What it asks for besides the address. */
+  /** The inputs besides the address. */
   fields: Array<"first_name" | "last_name">;
   /** The id of its two texts: it changes with them, and a sign-up keeps that of the texts it saw. */
   text_id: string;
-  /** What it says above its button. */
+  /** The text above its button. */
   consent_text: string;
   /** Its question whether opens and clicks may be counted; null where it asks none. */
   tracking_text: string | null;

@@ -9,7 +9,7 @@ const ROOT = resolve(import.meta.dirname, "..");
 /** Where the API process finds it. */
 const FOLDER = `${ROOT}/node_modules/.cache/mailkeel/console`;
 
-/** What it imports of the service. */
+/** The files of the service that it imports. */
 const OF_OTHERS = ["lib/mail-style.ts", "api/rest/messages.ts", "domain/audience/rules.ts"];
 
 function fingerprint(): string {

@@ -19,12 +19,12 @@ export const form = z
     is_open: z.boolean().meta({ description: "Whether it takes sign-ups.", examples: [true] }),
     fields: z
       .array(z.enum(FORM_FIELDS))
-      .meta({ description: "What it asks for besides the address.", examples: [["first_name"]] }),
+      .meta({ description: "The inputs besides the address.", examples: [["first_name"]] }),
     text_id: idOf(
       "formText",
       "The id of its two texts: it changes with them, and a sign-up keeps that of the texts it saw.",
     ),
-    consent_text: text("What it says above its button.", "We send you our letter each week."),
+    consent_text: text("The text above its button.", "We send you our letter each week."),
     tracking_text: textOrNull("Its question whether opens and clicks may be counted; null where it asks none."),
     thank_you_url: textOrNull("Where a person is led after the sign-up; null for a page of this service."),
     sites: z

@@ -32,7 +32,7 @@ const fillForm = templateOf("form.liquid");
 
 /** The second step, for people without scripts. */
 interface Step {
-  /** What they have typed. No page shows it: another person may have posted it. */
+  /** The values that they typed. No page shows them: another person may have posted them. */
   sealed: string;
   challenge: string;
 }

@@ -1,4 +1,4 @@
-/** What one value of a chart stands for, in seconds. */
+/** The time of one value of a chart, in seconds. */
 export const UNIT_S = { day: 86_400, hour: 3_600 };
 /** The least that an axis shows: one value alone has no width. */
 const LEAST_S = { day: 2 * 86_400, hour: 6 * 3_600 };

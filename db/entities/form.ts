@@ -1,7 +1,7 @@
 import { defineEntity, p } from "@mikro-orm/postgresql";
 import { code, codes, edited, expiring, holding, instant, listIndexes, tenancy, tenantKey, text } from "./shared.ts";
 
-/** What a form may ask for besides the address. */
+/** The inputs that a form may have besides the address. */
 export const FORM_FIELDS = ["first_name", "last_name"] as const;
 export type FormField = (typeof FORM_FIELDS)[number];
 
@@ -28,7 +28,7 @@ export const FormSchema = defineEntity({
   },
 });
 
-/** What a form says to a person who signs up: the proof of their consent. A row never changes, and stays as long as its team. */
+/** The texts of a form that a person sees: the proof of their consent. A row never changes, and stays as long as its team. */
 export const FormTextSchema = defineEntity({
   name: "form_texts",
   indexes: [{ properties: ["formId"] }],

@@ -3,7 +3,7 @@ import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.
 import { DEFAULT_DAYS, type Overview, readOverview } from "./overview.ts";
 
 /**
- * The figures of the last days of what an account mails. A newsletter or campaign counts for the accounts of its last send.
+ * The figures of an account's mails of the last days. A newsletter or campaign counts for the accounts of its last send.
  * @returns `isShared` where another account mails a part of them: they count as a whole
  */
 export async function readAccountHealth(

@@ -24,8 +24,8 @@ export interface SignUp extends PersonFields {
 }
 
 /**
- * Takes a proof and counts a sign-up, in the caller's transaction: one of its own, so that the counts are locked shortly and a
- * sign-up that is refused has used its proof up, too.
+ * Takes a proof and counts a sign-up, in the caller's transaction: one of its own, so that the counts are locked shortly, and the
+ * sign-up of an erased person has used its proof up, too. One above a limit leaves its proof, as the refusal undoes the counts.
  * @param network of the client; null where it is not known, and not limited @returns false for a proof that was used before
  * @throws {ApiError} `rate_limit_exceeded`
  */

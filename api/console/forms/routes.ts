@@ -45,7 +45,7 @@ export const formsRouter = router({
       return (await readForm(ctx.em, ctx.tenant, ctx.env.PUBLIC_URL, params.formId)).toJSON();
     },
   ),
-  /** What the owner of a website copies: a link, HTML, and a script for it. */
+  /** The link, the HTML and the script that the owner of a website copies. */
   embed: consoleQuery(
     { role: "VIEWER", input: z.strictObject({ params: formParams }) },
     async ({ ctx: { em, tenant, env }, input: { params } }) => {

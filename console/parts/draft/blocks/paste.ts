@@ -8,7 +8,7 @@ const ELEMENTS: readonly (readonly [style: RegExp, element: string, notIn?: stri
   [/(^|[;\s])text-decoration(-line)?:[^;]*underline/i, "u", "a"],
   [/(^|[;\s])text-decoration(-line)?:[^;]*line-through/i, "s"],
 ];
-/** What a mail can link to: no note or heading of a document, and no file. */
+/** URLs that a mail can link to: no note or heading of a document, and no file. */
 const LINK = /^(https?:|mailto:|tel:|\{\{)/i;
 /** Google Docs leads its links over a page of Google. */
 const targetOf = (href: string) =>
