@@ -2689,7 +2689,7 @@ export class FormsResource {
   }
 
   /**
-   * List the sign-up forms with their figures.
+   * List the sign-up forms.
    *
    * Pages through the sign-up forms of the team. They are made in the app.
    *
@@ -2718,7 +2718,7 @@ export class FormsResource {
   }
 
   /**
-   * Retrieve a sign-up form with its figures.
+   * Retrieve a sign-up form.
    *
    * Answers one sign-up form: its texts, where it may be used, and how often it was.
    *

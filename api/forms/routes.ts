@@ -34,7 +34,7 @@ export const readForm = (em: EntityManager, tenant: Tenant, publicUrl: string, i
 const page = route("GET /forms", {
   scope: "lists:read",
   operationId: "listForms",
-  summary: "List the sign-up forms with their figures",
+  summary: "List the sign-up forms",
   description: "Pages through the sign-up forms of the team. They are made in the app.",
 })
   .input(z.strictObject({ query: forms.query }))
@@ -50,7 +50,7 @@ const page = route("GET /forms", {
 const retrieve = route("GET /forms/{formId}", {
   scope: "lists:read",
   operationId: "retrieveForm",
-  summary: "Retrieve a sign-up form with its figures",
+  summary: "Retrieve a sign-up form",
   description: "Answers one sign-up form: its texts, where it may be used, and how often it was.",
 })
   .input(z.strictObject({ params: formParams }))

@@ -122,7 +122,14 @@ describe("The MCP server", () => {
     const isTokens = (scope: string) => isKeys(scope) && !(SEND_SCOPES as string[]).includes(scope);
     assert.deepEqual(await namesOf(withToken), tools(isTokens));
     const few = await connect((await sender.mint({ scopes: ["lists:read"] })).key);
-    assert.deepEqual(await namesOf(few), ["listLists", "readGuide", "retrieveList", "retrieveMe"]);
+    assert.deepEqual(await namesOf(few), [
+      "listForms",
+      "listLists",
+      "readGuide",
+      "retrieveForm",
+      "retrieveList",
+      "retrieveMe",
+    ]);
     await few.close();
   });
 
