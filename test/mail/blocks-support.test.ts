@@ -41,7 +41,10 @@ const social: Node = {
 };
 const others: Node[] = [{ type: "divider" }, { type: "spacer", attrs: { height: 40 } }, quote, social];
 
+const OUTLINE: Node = { type: "button", attrs: { label: "Read", href: "tel:1", look: "outline", align: "full" } };
+
 const BLOCKS: Node[] = [
+  OUTLINE,
   ...[1, 2, 3].map(heading),
   ...ALIGNMENTS.map((align) =>
     aligned(paragraph("Text ", words("link", linkTo("https://example.com"))), "textAlign", align),
@@ -57,6 +60,8 @@ const BLOCKS: Node[] = [
 const SAMPLES: Node[][] = [
   ...BLOCKS.map((block) => [block]),
   columns([heading(1), image(null, null)], [paragraph("Right"), ...others]),
+  { ...columns([image(null, null)], [paragraph("2"), button("Read", "tel:1")]), attrs: { widths: "1:2" } },
+  { ...columns([paragraph(words("On it", linkTo("tel:1"))), ...others, OUTLINE]), attrs: { background: "#0b3d91" } },
   columns([paragraph("1")], [button("2", "tel:1")], [list([paragraph("3")])]),
   ...others.map((block) => columns([block], [image(null, null)])),
   BLOCKS,

@@ -69,6 +69,41 @@ describe("Blocks", () => {
     ]);
   });
 
+  it("give columns thirds and a background, on which all texts can be read, also in the dark", () => {
+    const inside = [paragraph("On it ", words("link", linkTo("https://example.com"))), { type: "divider" }];
+    for (const background of ["#0b3d91", "#fff4d6", "#777777"]) {
+      const area = { ...columns(inside), attrs: { background } };
+      const html = compile(document(area), "", { accentColor: background });
+      const [, body = ""] = html.split("<body");
+      assert.ok(body.includes(`bgcolor="${background}"`));
+      const colors = [...body.matchAll(/[;"]color:(#\w{6})/g)].map(([, color = ""]) => color);
+      assert.ok(colors.length >= 2 && colors.every((color) => contrast(color, background) >= 4.5), colors.join());
+      assert.doesNotMatch(body, /class="(text|link|rule)"/, "the dark changes neither");
+    }
+    const html = compile(document({ ...columns([paragraph("a")], [paragraph("b")]), attrs: { widths: "1:2" } }));
+    assert.deepEqual(
+      [...html.matchAll(/class="column"[^>]*max-width:(\d+)px/g)].map(([, px]) => px),
+      ["192", "384"],
+    );
+    assert.deepEqual(
+      [...html.matchAll(/<td width="(\d+)" valign/g)].map(([, px]) => px),
+      ["192", "384"],
+    );
+    for (const attrs of [{ background: "red;x:y" }, { widths: "1:9" }])
+      assert.equal(refusedAt(document({ ...columns([], []), attrs })).length, 1);
+  });
+
+  it("show a button as an outline, and over the whole width", () => {
+    const attrs = { label: "Go", href: "https://example.com/", look: "outline", align: "full" };
+    const html = compile(document({ type: "button", attrs }));
+    assert.match(
+      html,
+      /width="100%"><tr><td align="center" class="link" style="border:2px solid #0b57d0[^>]*><a [^>]*class="link"/,
+    );
+    assert.match(html, /<a [^>]*display:block;[^>]*color:#0b57d0/);
+    assert.doesNotMatch(html, /bgcolor="#0b57d0"/);
+  });
+
   it("print what a writer types, and fill merge tags alone", () => {
     const typed = '{{ first_name }} {% if x %} {{{ <b> & "quoted" \' {';
     const { html, text } = show(document(paragraph(typed, tag("first_name"), "}} {%")));

@@ -14,6 +14,7 @@ const GUTTER = 12;
 const WIDTH = CONTENT_WIDTH + 2 * PADDING;
 
 const TEXT = "#1f2328";
+const CARD = "#ffffff";
 const DARK_CARD = "#22252b";
 const RULE = "#d0d7de";
 const SIZES = { 1: "28px/36px", 2: "22px/30px", 3: "18px/26px" } as const;
@@ -23,21 +24,26 @@ interface Look {
   family: string;
   text: string;
   link: string;
-  button: { color: string; text: string };
+  accent: string;
+  /** Of an area whose colours are its own, also in the dark. */
+  isFixed: boolean;
 }
 
-function lookOf({ font, accentColor }: MailBrand): Look {
-  const family = FONT_FAMILIES[font];
-  const button = { color: accentColor, text: textOn(accentColor) };
-  return { family, text: `font:16px/24px ${family};color:${TEXT}`, link: readableOn("#ffffff", accentColor), button };
+function lookOf({ family, accent }: Pick<Look, "family" | "accent">, background?: string | null): Look {
+  const ground = background ?? CARD;
+  const text = `font:16px/24px ${family};color:${readableOn(ground, textOn(ground) === CARD ? CARD : TEXT)}`;
+  return { family, accent, text, link: readableOn(ground, accent), isFixed: Boolean(background) };
 }
+
+/** @param name of the colours that the style sheet gives in the dark */
+const inDark = ({ isFixed }: Look, name: string) => (isFixed ? "" : ` class="${name}"`);
 
 const stylesOf = ({
   accentColor,
 }: MailBrand) => `<style>:root{color-scheme:light dark;supported-color-schemes:light dark}
 @media (max-width:${WIDTH - 1}px){.column,.wide{max-width:100%!important}}</style>
 <style>@media (prefers-color-scheme:dark){.page{background-color:#16181d!important}.card{background-color:${DARK_CARD}!important}
-.text{color:#e8eaed!important}.link{color:${readableOn(DARK_CARD, accentColor)}!important}.rule{border-color:#4b5059!important}}</style>`;
+.text{color:#e8eaed!important}.link{color:${readableOn(DARK_CARD, accentColor)}!important;border-color:${readableOn(DARK_CARD, accentColor)}!important}.rule{border-color:#4b5059!important}}</style>`;
 
 const TABLE = `<table role="presentation" cellpadding="0" cellspacing="0" border="0"`;
 const forOutlook = (html: string) => `<!--[if mso]>${html}<![endif]-->`;
@@ -56,7 +62,7 @@ const urlOf = (href: string): string =>
 const link = (href: string, html: string, style: string, name = "") =>
   `<a href="${urlOf(href)}"${name} style="${style}">${html}</a>`;
 const textLink = (look: Look, href: string, html: string) =>
-  link(href, html, `color:${look.link};text-decoration:underline`, ` class="link"`);
+  link(href, html, `color:${look.link};text-decoration:underline`, inDark(look, "link"));
 
 const ELEMENTS = { bold: "strong", italic: "em", underline: "u", strike: "s", code: "code" } as const;
 
@@ -111,12 +117,19 @@ function imageHtml({ src, alt, width, href }: Of<"image">["attrs"], room: number
   return href ? link(href, image, "text-decoration:none") : image;
 }
 
-function buttonHtml({ family, button }: Look, { label, href, align }: Of<"button">["attrs"]): string {
-  const style = `display:inline-block;padding:12px 24px;font:bold 16px/24px ${family};color:${button.text};text-decoration:none`;
+function buttonHtml(look: Look, { label, href, align, look: kind }: Of<"button">["attrs"]): string {
+  const isFull = align === "full";
+  const isOutline = kind === "outline";
+  const color = isOutline ? look.link : textOn(look.accent);
+  const name = isOutline ? inDark(look, "link") : "";
+  const style = `display:${isFull ? "block" : "inline-block"};padding:12px 24px;font:bold 16px/24px ${look.family};color:${color};text-decoration:none`;
   // One without an address is a link, too: the check before a send counts those that lead nowhere.
-  const shown = link(href, literalHtml(label), style);
-  const cell = `bgcolor="${button.color}" style="background-color:${button.color};border-radius:6px;mso-padding-alt:12px 24px"`;
-  return `${TABLE} align="${align ?? "center"}"><tr><td ${cell}>${shown}</td></tr></table>`;
+  const shown = link(href, literalHtml(label), style, name);
+  const area = isOutline
+    ? `${name} style="border:2px solid ${look.link}`
+    : ` bgcolor="${look.accent}" style="background-color:${look.accent}`;
+  const cell = `${area};border-radius:6px;mso-padding-alt:12px 24px"`;
+  return `${TABLE} ${isFull ? `width="100%"` : `align="${align ?? "center"}"`}><tr><td align="center"${cell}>${shown}</td></tr></table>`;
 }
 
 const space = (height: number): string =>
@@ -124,7 +137,7 @@ const space = (height: number): string =>
 
 /** A row of a table. @param side padding at both sides @param room the width between them, in pixels */
 function rowHtml(look: Look, block: Block, side: number, room: number): string {
-  const row = (html: string, align = "left", style = look.text, name = ` class="text"`) =>
+  const row = (html: string, align = "left", style = look.text, name = inDark(look, "text")) =>
     `<tr><td${name} align="${align}" style="padding:0 ${side}px 16px;${style}">${html}</td></tr>\n`;
   switch (block.type) {
     case "heading": {
@@ -135,14 +148,18 @@ function rowHtml(look: Look, block: Block, side: number, room: number): string {
     case "blockquote": {
       const quote = `<blockquote style="margin:0">${textsHtml(look, block.content)}</blockquote>`;
       const style = `padding:0 0 0 16px;border-left:4px solid ${RULE};${look.text}`;
-      return row(`${TABLE} width="100%"><tr><td class="text rule" style="${style}">${quote}</td></tr></table>`);
+      return row(
+        `${TABLE} width="100%"><tr><td${inDark(look, "text rule")} style="${style}">${quote}</td></tr></table>`,
+      );
     }
     case "image":
       return row(imageHtml(block.attrs, room), block.attrs.align ?? "center");
-    case "button":
-      return row(buttonHtml(look, block.attrs), block.attrs.align ?? "center");
+    case "button": {
+      const { align } = block.attrs;
+      return row(buttonHtml(look, block.attrs), align === "full" ? "center" : (align ?? "center"));
+    }
     case "divider": {
-      const line = `${TABLE} width="100%"><tr><td class="rule" style="border-top:1px solid ${RULE};font-size:0;line-height:1px">&nbsp;</td></tr></table>`;
+      const line = `${TABLE} width="100%"><tr><td${inDark(look, "rule")} style="border-top:1px solid ${RULE};font-size:0;line-height:1px">&nbsp;</td></tr></table>`;
       return row(line, "left", "padding-top:8px");
     }
     case "spacer":
@@ -155,7 +172,7 @@ function rowHtml(look: Look, block: Block, side: number, room: number): string {
     }
     // Its colours are its own: they are made for white.
     case "html":
-      return row(block.attrs.html, "left", `background-color:#ffffff;${look.text}`, "");
+      return row(block.attrs.html, "left", `background-color:${CARD};${lookOf(look).text}`, "");
     case "columns":
       return columnsHtml(look, block);
     default:
@@ -163,19 +180,25 @@ function rowHtml(look: Look, block: Block, side: number, room: number): string {
   }
 }
 
-/** Beside each other where there is room; in Outlook always. */
-function columnsHtml(look: Look, { content }: Of<"columns">): string {
+/** Beside each other where there is room; in Outlook always. One alone is an area. */
+function columnsHtml(around: Look, { content, attrs: { background, widths } = {} }: Of<"columns">): string {
+  const look = background ? lookOf(around, background) : around;
   const all = WIDTH - 2 * GUTTER;
-  const width = all / content.length;
-  const style = `display:inline-block;width:100%;max-width:${width}px;vertical-align:top`;
-  const cell = `<td width="${width}" valign="top">`;
-  const columns = content.map((column) => {
+  const parts = content.length === 2 && widths ? widths.split(":").map(Number) : content.map(() => 1);
+  const unit = all / parts.reduce((sum, part) => sum + part, 0);
+  const cell = (width: number) => `<td width="${width}" valign="top">`;
+  const columns = content.map((column, i) => {
+    const width = (parts[i] ?? 1) * unit;
+    const style = `display:inline-block;width:100%;max-width:${width}px;vertical-align:top`;
     const rows = column.content.map((block) => rowHtml(look, block, GUTTER, width - 2 * GUTTER)).join("");
-    return `<div class="column" style="${style}">${TABLE} width="100%">${rows}</table></div>`;
+    const next = i === 0 ? "" : forOutlook(`</td>${cell(width)}`);
+    return `${next}<div class="column" style="${style}">${TABLE} width="100%">${rows}</table></div>`;
   });
-  const shown = columns.join(forOutlook(`</td>${cell}`));
-  const begin = forOutlook(`${TABLE} width="${all}"><tr>${cell}`);
-  return `<tr><td style="padding:0 ${GUTTER}px;font-size:0">${begin}${shown}${forOutlook("</td></tr></table>")}</td></tr>\n`;
+  const begin = forOutlook(`${TABLE} width="${all}"><tr>${cell((parts[0] ?? 1) * unit)}`);
+  const [area, top, below] = background
+    ? [` bgcolor="${background}"`, `16px ${GUTTER}px 0;background-color:${background}`, space(16)]
+    : ["", `0 ${GUTTER}px`, ""];
+  return `<tr><td${area} style="padding:${top};font-size:0">${begin}${columns.join("")}${forOutlook("</td></tr></table>")}</td></tr>${below}\n`;
 }
 
 /** It shows in the list of mails only. What follows it there is blank, so that the text does not. */
@@ -211,7 +234,7 @@ export const isOfBrand = (html: string, brand: MailBrand): boolean => html.inclu
 export function compileBlocks({ blocks, preheader, brand }: BlockSource): string {
   const lang = ` lang="${brand.language}"`;
   const page = brand.backgroundColor;
-  const look = lookOf(brand);
+  const look = lookOf({ family: FONT_FAMILIES[brand.font], accent: brand.accentColor });
   const rows = blocks.content.map((block) => rowHtml(look, block, PADDING, CONTENT_WIDTH)).join("");
   const card = `<div class="card" style="max-width:${WIDTH}px;margin:0 auto;background-color:#ffffff">${TABLE} width="100%">`;
   return `<!doctype html>

@@ -113,7 +113,12 @@ const block = z.discriminatedUnion("type", [
   }),
   z.strictObject({
     type: z.literal("button"),
-    attrs: z.strictObject({ label: z.string().max(MAX_LABEL), href: orNone(href), align }),
+    attrs: z.strictObject({
+      label: z.string().max(MAX_LABEL),
+      href: orNone(href),
+      align: z.enum([...ALIGNMENTS, "full"]).nullish(),
+      look: z.literal("outline").nullish(),
+    }),
   }),
   z.strictObject({ type: z.literal("divider") }),
   z.strictObject({ type: z.literal("spacer"), attrs: z.strictObject({ height: z.int().min(4).max(120) }) }),
@@ -126,9 +131,19 @@ const block = z.discriminatedUnion("type", [
 
 const columns = z.strictObject({
   type: z.literal("columns"),
+  attrs: z
+    .strictObject({
+      background: z
+        .string()
+        .regex(/^#[0-9a-f]{6}$/, "must be a colour, as #0b57d0")
+        .nullish(),
+      /** Of two columns, the thirds that each takes; else they are equal. */
+      widths: z.enum(["1:2", "2:1"]).nullish(),
+    })
+    .optional(),
   content: z
     .array(z.strictObject({ type: z.literal("column"), content: z.array(block) }))
-    .min(2)
+    .min(1)
     .max(3),
 });
 

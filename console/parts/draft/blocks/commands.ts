@@ -27,6 +27,12 @@ export const selectedLeaf = ({ state: { selection } }: Editor): Block | undefine
     ? { from: selection.from, node: selection.node }
     : undefined;
 
+/** The columns that are selected, or in which the cursor stands. */
+export function columnsAround({ state: { selection } }: Editor): Block | undefined {
+  const block = blockOf(selection, TOP);
+  return block?.node.type.name === "columns" ? block : undefined;
+}
+
 /** Puts a block in place of the empty paragraph at the cursor, or below the block there. */
 export const insertBlock = (editor: Editor, json: JSONContent): boolean =>
   editor

@@ -7,7 +7,7 @@ import { Form } from "../../form.tsx";
 import { type Image, imagesIn, useUpload } from "../../images.tsx";
 import { Notice, Problem } from "../../page.tsx";
 import type { BodyProps } from "../drafts.ts";
-import { type Block, blockOf, insertBlock, moveBlock, selectAt, selectedLeaf } from "./commands.ts";
+import { type Block, blockOf, columnsAround, insertBlock, moveBlock, selectAt, selectedLeaf } from "./commands.ts";
 import { blockAtHeight, Handle } from "./handle.tsx";
 import { choose, type Kind, MENU_ID, menuAt, type Option, Options } from "./menu.tsx";
 import { Panel } from "./panel.tsx";
@@ -161,7 +161,7 @@ export function BlocksEditor({ value, onChange, tags, readOnly, shownPath }: Bod
     if (!begun) setDismissed(false);
   }, [editor, option, begun]);
 
-  const leaf = editor && selectedLeaf(editor);
+  const block = editor && (selectedLeaf(editor) ?? columnsAround(editor));
   return (
     <div ref={around} className="blocks">
       {editor && !readOnly && (
@@ -177,7 +177,7 @@ export function BlocksEditor({ value, onChange, tags, readOnly, shownPath }: Bod
               Link
             </button>
           </Toolbar>
-          {leaf && <Panel key={leaf.from} editor={editor} block={leaf} tags={tags} />}
+          {block && <Panel key={block.from} editor={editor} block={block} tags={tags} />}
         </div>
       )}
       {/* biome-ignore lint/a11y/noStaticElementInteractions: keys do all that the handle does */}

@@ -9,6 +9,7 @@ import { NAMES } from "./text.ts";
 type Input = readonly [name: string, label: string, more?: Omit<FieldProps, "name" | "label">];
 
 const ALIGN: Input = ["align", "Alignment", { choices: { "": "Centre", left: "Left", right: "Right" } }];
+const WHITE = "#ffffff";
 const LINK_HINT = "https://…, mailto:… or a merge tag.";
 const INPUTS: Readonly<Record<string, readonly Input[]>> = {
   image: [
@@ -18,9 +19,19 @@ const INPUTS: Readonly<Record<string, readonly Input[]>> = {
     ["href", "Link", { hint: LINK_HINT }],
     ALIGN,
   ],
-  button: [["label", "Text", { maxLength: 200 }], ["href", "Link", { hint: LINK_HINT }], ALIGN],
+  button: [
+    ["label", "Text", { maxLength: 200 }],
+    ["href", "Link", { hint: LINK_HINT }],
+    ["look", "Style", { choices: { "": "Filled", outline: "Outline" } }],
+    ["align", "Alignment", { choices: { ...ALIGN[2]?.choices, full: "Full width" } }],
+  ],
   spacer: [["height", "Height in pixels", { type: "number", min: 4, max: 120 }]],
   html: [["html", "HTML", { rows: 8, className: "code", spellCheck: false }]],
+  columns: [
+    // The white of the mail is none of the area's own: it is dark in the dark.
+    ["background", "Background", { type: "color" }],
+    ["widths", "Widths of two columns", { choices: { "": "Equal", "1:2": "1/3 and 2/3", "2:1": "2/3 and 1/3" } }],
+  ],
   mergeTag: [
     ["fallback", "Fallback", { maxLength: 200, hint: "For people without a value, such as “there” in “Hello there”." }],
   ],
@@ -38,7 +49,7 @@ export function Panel({ editor, block, tags }: PanelProps) {
   const set =
     (key: string, type = "") =>
     (value: string) => {
-      const isNone = value === "" && block.node.type.spec.attrs?.[key]?.default === null;
+      const isNone = (value === "" || value === WHITE) && block.node.type.spec.attrs?.[key]?.default === null;
       setValues(editor, block, { [key]: isNone ? null : type === "number" ? Number(value) : value });
     };
   const inputs: readonly Input[] = [
@@ -55,7 +66,7 @@ export function Panel({ editor, block, tags }: PanelProps) {
           key={key}
           name={`block-${key}`}
           label={label}
-          value={String(block.node.attrs[key] ?? "")}
+          value={String(block.node.attrs[key] ?? (more?.type === "color" ? WHITE : ""))}
           onChange={set(key, more?.type)}
           {...more}
         />

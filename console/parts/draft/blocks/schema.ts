@@ -2,7 +2,7 @@ import { type AnyExtension, Extension, getSchema, InputRule, Node, nodePasteRule
 import { type DOMOutputSpec, DOMParser as PageParser } from "@tiptap/pm/model";
 import { Plugin } from "@tiptap/pm/state";
 import StarterKit from "@tiptap/starter-kit";
-import { CONTENT_WIDTH, NETWORKS } from "../../../../lib/mail-style.ts";
+import { CONTENT_WIDTH, NETWORKS, textOn } from "../../../../lib/mail-style.ts";
 import { cleanPaste } from "./paste.ts";
 import { blocksText, tagText } from "./text.ts";
 
@@ -118,8 +118,12 @@ const Image = leaf({
 
 const Button = leaf({
   name: "button",
-  attributes: { label: "Read more", href: "", align: null },
-  show: ({ label }) => ["span", { class: "button primary" }, String(label || " ")],
+  attributes: { label: "Read more", href: "", align: null, look: null },
+  show: ({ label, look, align }) => [
+    "span",
+    { class: `button ${look ?? "primary"} ${align ?? ""}` },
+    String(label || " "),
+  ],
 });
 
 const Divider = leaf({ name: "divider", attributes: {}, show: () => ["hr"], parse: ["hr", () => ({})] });
@@ -176,11 +180,19 @@ const MergeTag = leaf({
 
 const Columns = Node.create({
   name: "columns",
-  content: "column{2,3}",
+  content: "column{1,3}",
+  addAttributes: () => ({
+    background: { default: null, parseHTML: ({ dataset }) => dataset["background"] || null, rendered: false },
+    widths: { default: null, parseHTML: ({ dataset }) => dataset["columns"] || null, rendered: false },
+  }),
   isolating: true,
   draggable: true,
   parseHTML: () => [{ tag: "div[data-columns]" }],
-  renderHTML: () => ["div", { "data-columns": "" }, 0],
+  renderHTML: ({ node: { attrs } }) => {
+    const { background, widths } = attrs;
+    const style = background && `background-color: ${background}; color: ${textOn(background)}`;
+    return ["div", { "data-columns": widths ?? "", "data-background": background, style }, 0];
+  },
 });
 
 const Column = Node.create({

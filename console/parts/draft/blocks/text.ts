@@ -9,6 +9,7 @@ export const NAMES: Readonly<Record<string, string>> = {
   button: "Button",
   spacer: "Space",
   html: "HTML",
+  columns: "Columns",
   mergeTag: "Merge tag",
   socialLinks: "Social links",
 };
