@@ -258,6 +258,28 @@ describe("Blocks in the brand of a team", () => {
     assert.ok(!isOfBrand(html, { ...BRAND, ...brand, backgroundColor: "#ffffff" }));
   });
 
+  it("have the footer of their page: readable on any, also in the dark, in their column, and not to be hidden by styles", () => {
+    const colors = fc.integer({ min: 0, max: 0xffffff }).map((value) => `#${value.toString(16).padStart(6, "0")}`);
+    fc.assert(
+      fc.property(colors, (backgroundColor) => {
+        const html = compile(content, "", { backgroundColor, font: "serif" });
+        const { html: shown } = showMessage({ subject: "", html }, PERSON);
+        const [, style = "", inner] =
+          /<div class="page footer" style="([^"]*)">.*?<div style="([^"]*)">You /.exec(shown) ?? [];
+        const [page, text, ...others] = style.split(";");
+        assert.equal(page, `background-color:${backgroundColor}`);
+        assert.ok(contrast(String(text).slice("color:".length), backgroundColor) >= 4.5, text);
+        assert.match(others.join(), /^font:12px\/18px Georgia.*display:block/);
+        for (const one of [...others, ...String(inner).split(";")]) assert.match(one, /!important$/);
+        assert.match(String(inner), /max-width:552px!important;.*padding:24px!important$/);
+      }),
+      { numRuns: 20 },
+    );
+    const [, page = "", text = ""] =
+      /\.page\{background-color:(#\w{6}).*?\.footer\{color:(#\w{6})/s.exec(compile(content)) ?? [];
+    assert.ok(contrast(page, text) >= 4.5);
+  });
+
   it("keep its accent for buttons, with the text that can be read, and for links where that can be read", () => {
     const blue = compile(content);
     assert.equal(light(blue), "#0b57d0");

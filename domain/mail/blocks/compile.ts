@@ -17,6 +17,7 @@ const TEXT = "#1f2328";
 const CARD = "#ffffff";
 const DARK_CARD = "#22252b";
 const RULE = "#d0d7de";
+const MUTED = "#595959";
 const SIZES = { 1: "28px/36px", 2: "22px/30px", 3: "18px/26px" } as const;
 
 /** A brand in the styles of elements. */
@@ -43,7 +44,7 @@ const stylesOf = ({
 }: MailBrand) => `<style>:root{color-scheme:light dark;supported-color-schemes:light dark}
 @media (max-width:${WIDTH - 1}px){.column,.wide{max-width:100%!important}}</style>
 <style>@media (prefers-color-scheme:dark){.page{background-color:#16181d!important}.card{background-color:${DARK_CARD}!important}
-.text{color:#e8eaed!important}.link{color:${readableOn(DARK_CARD, accentColor)}!important;border-color:${readableOn(DARK_CARD, accentColor)}!important}.rule{border-color:#4b5059!important}}</style>`;
+.text{color:#e8eaed!important}.footer{color:#a4abb8!important}.link{color:${readableOn(DARK_CARD, accentColor)}!important;border-color:${readableOn(DARK_CARD, accentColor)}!important}.rule{border-color:#4b5059!important}}</style>`;
 
 const TABLE = `<table role="presentation" cellpadding="0" cellspacing="0" border="0"`;
 const forOutlook = (html: string) => `<!--[if mso]>${html}<![endif]-->`;
@@ -229,6 +230,24 @@ const markOf = ({ language, accentColor, backgroundColor, font }: MailBrand) =>
 
 /** Whether compiling its blocks again would leave the brand of a mail as it is. */
 export const isOfBrand = (html: string, brand: MailBrand): boolean => html.includes(markOf(brand));
+
+/** Nothing that hides a text; its colours are left to `stylesOf`, for the dark. */
+const SHOWN =
+  "display:block!important;clear:both!important;position:static!important;margin:0!important;opacity:1!important;overflow:visible!important;transform:none!important;filter:none!important;clip-path:none!important";
+
+/** A footer below the card, in its column and in the brand of the mail. @returns undefined for HTML that was not compiled */
+export function footerOnPage(html: string, footer: string): string | undefined {
+  const [, page = "", font] = /<meta name="brand" content="\w+ \S+ (#[\da-f]{6}) (\w+)">/.exec(html) ?? [];
+  const family = Object.entries(FONT_FAMILIES).find(([name]) => name === font)?.[1];
+  if (!family) return undefined;
+  const style = `background-color:${page};color:${readableOn(page, MUTED)};font:12px/18px ${family}`;
+  const inner = `all:initial!important;font:inherit!important;color:inherit!important;display:block!important;max-width:${CONTENT_WIDTH}px!important;margin:0 auto!important;padding:${PADDING}px!important`;
+  const [begin, end] = [
+    `${TABLE} width="${CONTENT_WIDTH}" align="center"><tr><td style="${style}">`,
+    "</td></tr></table>",
+  ];
+  return `<div class="page footer" style="${style}!important;${SHOWN}">${forOutlook(begin)}<div style="${inner}">${footer}</div>${forOutlook(end)}</div>`;
+}
 
 /** The HTML of a mail, a template. @throws {TemplateError} `syntax` for the preheader */
 export function compileBlocks({ blocks, preheader, brand }: BlockSource): string {
