@@ -15,15 +15,17 @@ const HEALTH = {
   working: ["Working", "good"],
   failing: ["Failing", "wrong"],
   unproven: ["No success in the last day", "muted"],
+  new: ["No events yet", "muted"],
   manual: ["Off", "warn"],
   failed: ["Turned off after failing for days", "wrong"],
 } as const;
 
 type Endpoint = DataOf<Client["api"]["webhooks"]["retrieve"]["query"]>;
 
-const EndpointState = ({ active, health, disabled_reason: reason }: Endpoint) => (
-  <State of={HEALTH} is={active ? health : reason === "manual" ? "manual" : "failed"} />
-);
+function EndpointState({ active, health, disabled_reason: reason, last_success_at, last_failure_at }: Endpoint) {
+  if (!active) return <State of={HEALTH} is={reason === "manual" ? "manual" : "failed"} />;
+  return <State of={HEALTH} is={last_success_at || last_failure_at ? health : "new"} />;
+}
 
 const INPUTS = [
   ["url", "URL", { type: "url", required: true }],

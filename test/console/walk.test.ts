@@ -310,6 +310,7 @@ describe("The console in a browser", function () {
       const made = page.getByRole("link", { name: "93.184.216.34" });
       await made.first().waitFor();
       assert.equal(await made.count(), 1);
+      await page.getByText("No events yet").waitFor();
       await made.click();
       await button("More actions").click();
       await page.getByRole("menuitem", { name: "Rotate the secret" }).click();
