@@ -1,7 +1,9 @@
 import { Link, useNavigate, useParams } from "@tanstack/react-router";
 import { capitalized } from "../api.ts";
+import { useAccounts } from "../parts/account.tsx";
 import { Act } from "../parts/act.tsx";
 import { plainSubject } from "../parts/draft/content.ts";
+import { useTargets } from "../parts/draft/drafts.ts";
 import { Duplicate } from "../parts/duplicate.tsx";
 import { ChoiceFilter, SearchFilter, useFilters } from "../parts/filters.tsx";
 import { Inputs } from "../parts/form.tsx";
@@ -71,11 +73,11 @@ export function Sequences() {
 }
 
 function Choices() {
-  const { lists, segments, addresses } = useData(["sequence-choices"], ({ app }) => app.sequences.choices.query({}));
   const choices = Object.fromEntries([
-    ...lists.map(({ id, name }) => [`list_id ${id}`, `List: ${name}`]),
-    ...segments.map(({ id, name }) => [`segment_id ${id}`, `Segment: ${name}`]),
+    ...useTargets("newsletter").map(({ id, name }) => [`list_id ${id}`, `List: ${name}`]),
+    ...useTargets("campaign").map(({ id, name }) => [`segment_id ${id}`, `Segment: ${name}`]),
   ]);
+  const addresses = useAccounts().map(({ email }) => email);
   const inputs = [
     ["target", "Sent to people who join", { choices, required: true }],
     ["from_email", "From address", { type: "email", required: true, suggestions: addresses }],
@@ -216,7 +218,7 @@ export function OneSequence() {
           ["From", sequence.from_name ? `${sequence.from_name}, ${sequence.from_email}` : sequence.from_email],
           ["People", peopleIn(sequence.people)],
           ["Next email", sequence.next_due_at && <When at={sequence.next_due_at} />],
-          ["Emailed today", isRunning && sequence.mailed_today],
+          ["Emailed today", isRunning && sequence.mailed_today.toLocaleString()],
         ]}
       />
       <h2>Steps</h2>

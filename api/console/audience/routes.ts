@@ -20,6 +20,7 @@ import {
 import { setConsents } from "../../../domain/audience/tracking-consents.ts";
 import { refuseErased } from "../../../domain/erasure/erased-addresses.ts";
 import { archiveUrl } from "../../../domain/sends/web-pages.ts";
+import { byName } from "../../../lib/natural-order.ts";
 import { address } from "../../fields.ts";
 import { givenConsent } from "../../people.ts";
 import { idParam, router } from "../../rest/route.ts";
@@ -86,12 +87,14 @@ const archive = consoleMutation(
 
 /** For choices. */
 const allLists = consoleQuery({ role: "VIEWER", input: noInput }, async ({ ctx }) => {
-  const found = await ctx.em.find(List, {}, { fields: ["name", "optin"], orderBy: { name: "asc", id: "asc" } });
-  return found.map(({ id, name, optin }) => ({ id, name, optin }));
+  const found = await ctx.em.find(List, {}, { fields: ["name", "optin"], orderBy: { id: "asc" } });
+  return found.map(({ id, name, optin }) => ({ id, name, optin })).sort(byName);
 });
 
 const segments = consoleQuery({ role: "VIEWER", input: noInput }, async ({ ctx }) =>
-  (await readSegments(ctx.em)).map(({ id, name, updatedAt }) => ({ id, name, updated_at: updatedAt.toISOString() })),
+  (await readSegments(ctx.em))
+    .map(({ id, name, updatedAt }) => ({ id, name, updated_at: updatedAt.toISOString() }))
+    .sort(byName),
 );
 
 const segment = consoleQuery(

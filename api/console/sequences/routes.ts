@@ -1,6 +1,5 @@
 import { z } from "zod";
-import { EmailAccount } from "../../../db/entities/account.ts";
-import { List, Subscription } from "../../../db/entities/audience.ts";
+import { Subscription } from "../../../db/entities/audience.ts";
 import { CAMPAIGN_STATUSES } from "../../../db/entities/send.ts";
 import { limitStatements, PATIENT_MS } from "../../../db/statements.ts";
 import { transaction } from "../../../db/transaction.ts";
@@ -8,7 +7,7 @@ import { requireRole } from "../../../domain/access/access.ts";
 import { keyOfSessions } from "../../../domain/access/session-key.ts";
 import { lookupAddress } from "../../../domain/address.ts";
 import { readFields } from "../../../domain/audience/contact-fields.ts";
-import { countSegment, readSegments } from "../../../domain/audience/segments/segments.ts";
+import { countSegment } from "../../../domain/audience/segments/segments.ts";
 import { noteEdit } from "../../../domain/edits.ts";
 import { ApiError, ERRORS, type ErrorCode } from "../../../domain/errors.ts";
 import { isOfBrand } from "../../../domain/mail/blocks/compile.ts";
@@ -111,17 +110,6 @@ export const sequencesRouter = router({
       steps: shown.steps,
       updated_at: shown.updatedAt,
       steps_updated_at: shown.stepsUpdatedAt,
-    };
-  }),
-
-  /** The lists, segments and addresses that a sequence can be made with. */
-  choices: consoleQuery({ role: "EDITOR", input: z.strictObject({}) }, async ({ ctx: { em } }) => {
-    const lists = await em.find(List, {}, { fields: ["name"], orderBy: { name: "asc" } });
-    const accounts = await em.find(EmailAccount, {}, { fields: ["email"], orderBy: { email: "asc" } });
-    return {
-      lists: lists.map(({ id, name }) => ({ id, name })),
-      segments: (await readSegments(em)).map(({ id, name }) => ({ id, name })),
-      addresses: accounts.map(({ email }) => email),
     };
   }),
 
