@@ -5,7 +5,7 @@ import { Act } from "./act.tsx";
 import { Conditions } from "./audience/builder.tsx";
 import { type Condition, grouped, partsOf } from "./audience/conditions.ts";
 import { blocksText, EMPTY } from "./draft/blocks/text.ts";
-import { type Content, isHtml, type Place, type Written } from "./draft/content.ts";
+import { type Content, isHtml, type Place, plainSubject, type Written } from "./draft/content.ts";
 import type { Mail } from "./draft/drafts.ts";
 import { Editor, type InputOf } from "./draft/editor.tsx";
 import { Preview } from "./draft/preview.tsx";
@@ -102,7 +102,9 @@ export function OpenStep({ sequence, stepId, after, mayEdit, onClose, onNew }: S
     ...{ queryKey: ["sequences", id, "steps", stepId], fields: FIELDS, isAutosaved: status === "DRAFT" },
     read: async () => {
       const { step, ...facts } = (await sequences.step.query({ params, query: { step_id: stepId } })).data;
-      return { data: { ...textsOf(step ?? NEW), id, ...facts } };
+      // The first mail of a sequence is a welcome.
+      const wait_minutes = steps.length === 0 || after === FIRST ? 0 : NEW.wait_minutes;
+      return { data: { ...textsOf(step ?? { ...NEW, wait_minutes }), id, ...facts } };
     },
     write: (_, content, options) => save(content, options),
   };
@@ -114,49 +116,57 @@ export function OpenStep({ sequence, stepId, after, mayEdit, onClose, onNew }: S
   return (
     <section className="stack" aria-label={title}>
       <div className="head">
-        <h2>{title}</h2>
-        {number > 0 && (
-          <>
-            <Versions
-              mail={mail}
-              draft={step}
-              mayWrite={mayEdit}
-              restore={({ subject, preheader, body, blocks }) => {
-                const text = { subject: subject ?? "", preheader: preheader ?? "", body: body ?? "" };
-                const then = { ...text, blocks: blocks === null ? "" : blocksText(blocks) };
-                const { is_of_old_brand: _, ...content } = { ...step, ...then };
-                return save(content, { context: { began: step } }, true);
-              }}
-            />
-            {maySend && <TestMail mail={mail} />}
-            {mayEdit && (
-              <>
-                <button type="button" onClick={() => onNew(steps[number - 2]?.id ?? FIRST)}>
-                  New step before this
-                </button>
-                <More>
-                  <Act
-                    title={`Remove step ${number}`}
-                    kind="danger"
-                    isDisabled={steps.length === 1}
-                    note={
-                      steps.length === 1
-                        ? "A sequence needs at least one step."
-                        : "People waiting for it get the next one."
-                    }
-                    act={async () => {
-                      await sequences.saveStep.mutate({ params, body: { step_id: stepId, step: null } });
-                      onClose({ ignoreBlocker: true });
-                    }}
-                  />
-                </More>
-              </>
-            )}
-          </>
-        )}
-        <button type="button" onClick={() => onClose()}>
-          Close
-        </button>
+        <div>
+          <h2>
+            {title}
+            {step.subject && `: ${plainSubject(step.subject)}`}
+          </h2>
+          <p className="muted">{whenText(stepOf(step))}</p>
+        </div>
+        <div className="actions">
+          {number > 0 && (
+            <>
+              <Versions
+                mail={mail}
+                draft={step}
+                mayWrite={mayEdit}
+                restore={({ subject, preheader, body, blocks }) => {
+                  const text = { subject: subject ?? "", preheader: preheader ?? "", body: body ?? "" };
+                  const then = { ...text, blocks: blocks === null ? "" : blocksText(blocks) };
+                  const { is_of_old_brand: _, ...content } = { ...step, ...then };
+                  return save(content, { context: { began: step } }, true);
+                }}
+              />
+              {maySend && <TestMail mail={mail} />}
+              {mayEdit && (
+                <>
+                  <button type="button" onClick={() => onNew(steps[number - 2]?.id ?? FIRST)}>
+                    New step before this
+                  </button>
+                  <More>
+                    <Act
+                      title={`Remove step ${number}`}
+                      kind="danger"
+                      isDisabled={steps.length === 1}
+                      note={
+                        steps.length === 1
+                          ? "A sequence needs at least one step."
+                          : "People waiting for it get the next one."
+                      }
+                      act={async () => {
+                        await sequences.saveStep.mutate({ params, body: { step_id: stepId, step: null } });
+                        onClose({ ignoreBlocker: true });
+                      }}
+                    />
+                  </More>
+                </>
+              )}
+            </>
+          )}
+          <button type="button" onClick={() => onClose()}>
+            Close
+          </button>
+        </div>
       </div>
       {mayEdit && status !== "DRAFT" && (
         <p className="notice">
@@ -165,7 +175,7 @@ export function OpenStep({ sequence, stepId, after, mayEdit, onClose, onNew }: S
       )}
       <div className="draft">
         {mayEdit && (
-          <Editor place={place} draft={step} tags={tags} mayWrite isSubjectRequired>
+          <Editor place={place} draft={step} tags={tags} mayWrite isNew={number === 0} isSubjectRequired>
             {(input) => <Settings input={input} />}
           </Editor>
         )}
@@ -184,6 +194,7 @@ function Settings({ input }: { input: InputOf }) {
   const unit = chosen && minutes % chosen === 0 ? chosen : unitOf(minutes);
   const { value, onChange } = input("send_days");
   const days = daysOf(value);
+  const [isOpen] = useState(() => FIELDS.slice(1).some((name) => !["", "null"].includes(input(name).value)));
   const setWait = (count: string, of: number) => wait.onChange(String(Number(count) * of));
   return (
     <>
@@ -207,26 +218,31 @@ function Settings({ input }: { input: InputOf }) {
             setWait(String(minutes / unit), Number(next));
           }}
         />
-        <Field label="Time of day" type="time" hint="Leave empty for any time." {...input("time_of_day")} />
       </div>
-      <fieldset className="actions">
-        <legend>Days, in your team's time zone; none means any day</legend>
-        {DAYS.map((name, i) => (
-          <label key={name}>
-            <input
-              type="checkbox"
-              checked={days.includes(i + 1)}
-              onChange={({ target }) =>
-                onChange([...days.filter((day) => day !== i + 1), ...(target.checked ? [i + 1] : [])].sort().join())
-              }
-            />{" "}
-            {name}
-          </label>
-        ))}
-      </fieldset>
-      {(["stop_if", "skip_if"] as const).map((name) => (
-        <ConditionInput key={name} label={CONDITIONS[name]} {...input(name)} />
-      ))}
+      <details open={isOpen}>
+        <summary>Time of day, days and conditions</summary>
+        <div className="stack">
+          <Field label="Time of day" type="time" hint="Leave empty for any time." {...input("time_of_day")} />
+          <fieldset className="actions">
+            <legend>Days, in your team's time zone; none means any day</legend>
+            {DAYS.map((name, i) => (
+              <label key={name}>
+                <input
+                  type="checkbox"
+                  checked={days.includes(i + 1)}
+                  onChange={({ target }) =>
+                    onChange([...days.filter((day) => day !== i + 1), ...(target.checked ? [i + 1] : [])].sort().join())
+                  }
+                />{" "}
+                {name}
+              </label>
+            ))}
+          </fieldset>
+          {(["stop_if", "skip_if"] as const).map((name) => (
+            <ConditionInput key={name} label={CONDITIONS[name]} {...input(name)} />
+          ))}
+        </div>
+      </details>
     </>
   );
 }

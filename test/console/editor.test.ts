@@ -462,6 +462,9 @@ describe("The editor of a draft", function () {
             what: `the steps ${subjects}`,
           });
         const subject = page.getByLabel("Subject", { exact: true });
+        await page.goto(`${url}?step=first&after=-`);
+        await page.getByText("Not saved yet").waitFor();
+        assert.equal(await page.getByLabel("Wait", { exact: true }).inputValue(), "0");
         await page.goto(url);
         await button(page, "New step at the end").click();
         await subject.fill("Second");
@@ -474,9 +477,10 @@ describe("The editor of a draft", function () {
         await button(page, "Hello from a").click();
         await html(page).waitFor();
         assert.equal(await text(page).count(), 0);
+        await page.getByText("Time of day, days and conditions").click();
         await page.getByText("Leave the sequence if").click();
         await button(page, "Add a condition").first().click();
-        await page.getByLabel("About").selectOption("Emails");
+        await page.getByLabel("About").selectOption("Email activity");
         await page.getByRole("list", { name: "Suggestions" }).getByText("are not counted").waitFor();
         await eventually(async () => (await steps())[0]?.stop_if !== null, { what: "the condition" });
 

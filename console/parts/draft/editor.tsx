@@ -73,10 +73,12 @@ interface EditorProps {
   /** Above the subject. */
   children: (input: InputOf) => ReactNode;
   isSubjectRequired?: boolean;
+  /** It has never been saved. */
+  isNew?: boolean;
 }
 
 /** Edits the text of a mail. */
-export function Editor({ place, draft, tags, mayWrite, onDirty, children, isSubjectRequired }: EditorProps) {
+export function Editor({ place, draft, tags, mayWrite, onDirty, children, isSubjectRequired, isNew }: EditorProps) {
   const { base } = useWorkspace();
   const { read, fields, isAutosaved } = place;
   const { saveFrom, dialog } = useEdit({
@@ -219,7 +221,7 @@ export function Editor({ place, draft, tags, mayWrite, onDirty, children, isSubj
             Save
           </button>
           <span className="muted" role="status">
-            {isPending ? "Saving…" : isDirty ? "Not saved yet" : `Saved ${timeText(shown)}`}
+            {isPending ? "Saving…" : isDirty || (isNew && !savedAt) ? "Not saved yet" : `Saved ${timeText(shown)}`}
           </span>
         </div>
       )}
