@@ -82,15 +82,16 @@ export function Page() {
 
 function Sample({ values }: { values: Values }) {
   const { accent_color: accent = "", background_color: backgroundColor, font = "" } = values;
-  const words = ["mail_footer", "postal_address"].flatMap((name) => values[name] || []);
   return (
     <div className="sample" style={{ backgroundColor, fontFamily: FONT_FAMILIES[font as keyof typeof FONT_FAMILIES] }}>
       <div>
         <p>The text of an email.</p>
         <span style={{ backgroundColor: accent, color: textOn(accent) }}>A button</span>
-        {words.map((text) => (
-          <small key={text}>{text}</small>
-        ))}
+        {values["mail_footer"] && <small>{values["mail_footer"]}</small>}
+        <small>{values["postal_address"] || "Your postal address"}</small>
+        <small>
+          <u>Unsubscribe</u>
+        </small>
       </div>
     </div>
   );

@@ -1,8 +1,9 @@
 import { useState } from "react";
-import { Form, textsOf } from "../parts/form.tsx";
+import { Form, Inputs, textsOf } from "../parts/form.tsx";
 import { PageHead } from "../parts/page.tsx";
 import { useData, useRole, useWorkspace } from "../session.tsx";
 
+const ZONE_HINT = "Allowed days are counted in this zone.";
 const TRACKING_HINT = "Applies to sends confirmed from now on. A newsletter or campaign can override it.";
 const TRACKING = {
   OFF: "Off: opens and clicks are not counted",
@@ -19,37 +20,36 @@ export function Page() {
   const read = () => settings.query({});
   const record = useData(["settings"], read);
   const [turn, setTurn] = useState(0);
-  const { name, time_zone, tracking } = record;
-  const zones = [time_zone, "UTC", ...Intl.supportedValuesOf("timeZone")];
+  const zones = [record.time_zone, "UTC", ...Intl.supportedValuesOf("timeZone")];
   return (
     <>
       <PageHead title="Settings" />
       {disabled && <p className="notice">An admin or an owner can change these settings.</p>}
       <Form
         key={turn}
-        inputs={[
-          ["name", "Team name", { required: true, maxLength: 200, disabled }],
-          [
-            "time_zone",
-            "Time zone",
-            { hint: "Allowed days are counted in this zone.", choices: textsOf(zones), disabled },
-          ],
-          ["tracking", "Tracking", { hint: TRACKING_HINT, choices: TRACKING, disabled }],
-        ]}
-        values={{ name, time_zone, tracking }}
         submit="Save"
         isDisabled={disabled}
         edits={{ id: team, record, read }}
         onKept={() => setTurn(turn + 1)}
-        onSubmit={async (values, _, save) => {
-          const body = {
-            name: values["name"],
-            time_zone: values["time_zone"],
-            tracking: values["tracking"] as Tracking | undefined,
-          };
+        onSubmit={async ({ name, time_zone, tracking }, _, save) => {
+          const body = { name, time_zone, tracking: tracking as Tracking | undefined };
           await save(body, (options) => changeSettings.mutate({ body }, options));
         }}
-      />
+      >
+        <h2>Team</h2>
+        <Inputs
+          inputs={[
+            ["name", "Team name", { required: true, maxLength: 200, disabled }],
+            ["time_zone", "Time zone", { hint: ZONE_HINT, choices: textsOf(zones), disabled }],
+          ]}
+          values={record}
+        />
+        <h2>Opens and clicks</h2>
+        <Inputs
+          inputs={[["tracking", "Tracking", { hint: TRACKING_HINT, choices: TRACKING, disabled }]]}
+          values={record}
+        />
+      </Form>
     </>
   );
 }

@@ -16,16 +16,23 @@ export function Page() {
         Plan: {current.plan.toLowerCase()}, {MONTH.format(new Date(period.start))}. Credits are counted per calendar
         month (UTC).
       </p>
+      <h2>Emails</h2>
       <div className="cards">
         <Bar
           label="Email credits"
           {...credits}
           hint={`One per email. ${credits.reserved.toLocaleString()} are reserved for sends under way, ${credits.remaining.toLocaleString()} are left.`}
         />
-        <Bar label="Contact slots" {...limits["contacts.slots"]} hint="Unique addresses of contacts and subscribers." />
-        <Bar label="Webhook endpoints" {...limits["webhooks.endpoints"]} />
+      </div>
+      <h2>Audience</h2>
+      <div className="cards">
+        <Bar label="Contacts" {...limits["contacts.slots"]} hint="Unique addresses of contacts and subscribers." />
+      </div>
+      <h2>Programs</h2>
+      <div className="cards">
+        <Bar label="Webhook endpoints" {...limits["webhooks.endpoints"]} hint="URLs of your programs." />
         <div className="card">
-          <h2>API requests</h2>
+          <h3>API requests</h3>
           <p>{limits["api.requests_per_minute"].limit.toLocaleString()} per minute</p>
           <p className="muted">Per API key; your own work in the console is counted separately.</p>
         </div>
@@ -48,7 +55,7 @@ function Bar({ label, used, limit, hint }: BarProps) {
   const isFull = limit !== null && used >= limit;
   return (
     <div className="card">
-      <h2 id={id}>{label}</h2>
+      <h3 id={id}>{label}</h3>
       <p className={isFull ? "wrong" : undefined}>
         {used.toLocaleString()} {limit === null ? "used, no limit" : `of ${limit.toLocaleString()} used`}
         {isFull && "; none left"}

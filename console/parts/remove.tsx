@@ -54,7 +54,7 @@ function Impact({ act }: Pick<RemoveProps, "act">) {
         .filter(([name, value]) => typeof value === "number" && value > 0 && name !== "affected_count")
         .map(([name, value]) => (
           <li key={name}>
-            {WORDS[name] ?? capitalized(name.replaceAll("_", " "))}: {String(value)}
+            {WORDS[name] ?? capitalized(name.replaceAll("_", " "))}: {Number(value).toLocaleString()}
           </li>
         ))}
     </ul>
