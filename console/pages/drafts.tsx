@@ -1,15 +1,15 @@
-import { Link, useNavigate } from "@tanstack/react-router";
+import { Link } from "@tanstack/react-router";
 import type { Client, DataOf } from "../api.ts";
 import { Act } from "../parts/act.tsx";
 import { plainSubject } from "../parts/draft/content.ts";
 import { STATES } from "../parts/draft/drafts.ts";
 import { ChoiceFilter, choiceOf, SearchFilter, useFilters } from "../parts/filters.tsx";
 import { choicesOf, PageHead, State, When } from "../parts/page.tsx";
-import { type Kind, useCalls } from "../parts/send/calls.ts";
+import type { Kind } from "../parts/send/calls.ts";
 import { MoveStart, useStartText } from "../parts/send/time.tsx";
 import { partOf, shortPercent } from "../parts/send/words.ts";
 import { List } from "../parts/table.tsx";
-import { BEGINNINGS, ChooseTemplate, NAME } from "../parts/templates.tsx";
+import { ChooseTemplate, DRAFT_NAME, useMakeDraft } from "../parts/templates.tsx";
 import { useRole, useWorkspace } from "../session.tsx";
 
 const TEXTS = {
@@ -29,7 +29,6 @@ const TEXTS = {
 
 const { ACTIVE: _running, STOPPED: _stopped, ...FILTERS } = choicesOf(STATES);
 const NONE = <span className="muted">none yet</span>;
-const NAME_HINT = "Only your team sees it; recipients see the subject.";
 
 export const Newsletters = () => <Page kind="newsletter" />;
 export const Campaigns = () => <Page kind="campaign" />;
@@ -55,36 +54,16 @@ function Start({ kind, draft }: { kind: Kind; draft: Listed }) {
 
 function Page({ kind }: { kind: Kind }) {
   const { client, base } = useWorkspace();
-  const navigate = useNavigate();
+  const makeDraft = useMakeDraft(kind);
   const [{ q, status: given }] = useFilters();
-  const { drafts } = useCalls(kind, "").calls;
   const mayWrite = useRole("EDITOR");
   const status = choiceOf(FILTERS, given);
   const texts = TEXTS[kind];
-  const senderOfBrand = async () => {
-    const { sender_name, sender_email } = (await client.app.team.brand.query({})).data;
-    return { from_name: sender_name, ...(kind === "newsletter" && { from_email: sender_email }) };
-  };
   return (
     <>
       <PageHead title={texts.title}>
         {mayWrite && (
-          <Act
-            title={texts.create}
-            submit="Create draft"
-            kind="primary"
-            inputs={[["name", "Name", { ...NAME, hint: NAME_HINT }]]}
-            act={async ({ name = "", template = "" }, context) => {
-              const beginning = BEGINNINGS[template];
-              const { data } = beginning
-                ? await drafts.create.mutate({ body: { name, ...beginning, ...(await senderOfBrand()) } }, { context })
-                : await client.app.templates.makeDraft.mutate(
-                    { body: { type: kind, name, template_id: template } },
-                    { context },
-                  );
-              await navigate({ to: `${base}/${kind}s/${data.id}` });
-            }}
-          >
+          <Act title={texts.create} submit="Create draft" kind="primary" inputs={DRAFT_NAME} act={makeDraft}>
             <ChooseTemplate />
           </Act>
         )}

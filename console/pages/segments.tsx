@@ -2,9 +2,10 @@ import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useParams } from "@tanstack/react-router";
 import { useState } from "react";
 import type { Client, DataOf } from "../api.ts";
+import { Act } from "../parts/act.tsx";
 import { Conditions } from "../parts/audience/builder.tsx";
 import { type Condition, canShow, grouped, isUnfinished } from "../parts/audience/conditions.ts";
-import { useFields } from "../parts/audience/people.tsx";
+import { PersonLink, useFields } from "../parts/audience/people.tsx";
 import { Duplicate } from "../parts/duplicate.tsx";
 import { useFilters } from "../parts/filters.tsx";
 import { Form, type FormProps } from "../parts/form.tsx";
@@ -13,6 +14,7 @@ import { PageHead, Problem, When } from "../parts/page.tsx";
 import { Remove } from "../parts/remove.tsx";
 import type { Edited } from "../parts/save-from.ts";
 import { All } from "../parts/table.tsx";
+import { DRAFT_NAME, useMakeDraft } from "../parts/templates.tsx";
 import { useData, useRole, useWorkspace } from "../session.tsx";
 
 type Segment = DataOf<Client["app"]["audience"]["segment"]["query"]>;
@@ -78,6 +80,7 @@ function Editor({ edits, onKept }: EditorProps) {
   const [search] = useFilters();
   const { client, base } = useWorkspace();
   const navigate = useNavigate();
+  const makeDraft = useMakeDraft("campaign");
   const fields = useFields();
   const mayWrite = useRole("EDITOR") && !segment?.deleted_at;
   const [conditions, setConditions] = useState<unknown>(segment?.conditions ?? conditionsFrom(search));
@@ -97,10 +100,20 @@ function Editor({ edits, onKept }: EditorProps) {
     <>
       <PageHead title={segment?.name ?? "New segment"}>
         {segment && mayWrite && (
-          <More>
-            <Duplicate type="segment" id={segment.id} />
-            <Delete segment={segment} />
-          </More>
+          <>
+            <Act
+              title="Create campaign"
+              submit="Create draft"
+              note="It is sent to the contacts whom the saved segment selects when its send is confirmed."
+              inputs={DRAFT_NAME}
+              values={segment}
+              act={({ name = "" }, context) => makeDraft({ name, segment_id: segment.id }, context)}
+            />
+            <More>
+              <Duplicate type="segment" id={segment.id} />
+              <Delete segment={segment} />
+            </More>
+          </>
         )}
       </PageHead>
       {segment?.deleted_at && (
@@ -145,13 +158,22 @@ function Count({ conditions, isReady }: { conditions: unknown; isReady: boolean 
   });
   if (!isReady) return <p className="muted">Complete the conditions to see how many contacts match.</p>;
   if (query.error) return <Problem error={query.error} />;
+  const { contacts = 0, sample = [], is_estimate: isEstimate = false } = query.data ?? {};
   return (
-    <p role="status">
-      {query.data?.is_estimate && "About "}
-      {query.data ? <strong>{query.data.contacts.toLocaleString()} contacts</strong> : "Counting…"}
-      {query.data && query.data.sample.length > 0 && ` – ${query.data.sample.slice(0, 3).join(", ")}`}
-      {query.data && query.data.contacts > 3 && !query.data.is_estimate && " and others"}
-    </p>
+    <section className="stack" aria-label="Contacts">
+      <p role="status">
+        {isEstimate && "About "}
+        {query.data ? <strong>{contacts.toLocaleString()} contacts</strong> : "Counting…"}
+        {contacts > sample.length && !isEstimate && `, ${sample.length} of them:`}
+      </p>
+      <ul className="plain fields">
+        {sample.map((email) => (
+          <li key={email}>
+            <PersonLink email={email} />
+          </li>
+        ))}
+      </ul>
+    </section>
   );
 }
 

@@ -1,10 +1,14 @@
+import { useNavigate } from "@tanstack/react-router";
 import { useState } from "react";
+import type { CallContext } from "../api.ts";
 import { useData, useWorkspace } from "../session.tsx";
 import { Act } from "./act.tsx";
-import { Field } from "./form.tsx";
-import type { Kind } from "./send/calls.ts";
+import { Field, type Values } from "./form.tsx";
+import { type Kind, useCalls } from "./send/calls.ts";
 
 export const NAME = { required: true, maxLength: 200 } as const;
+const NAME_HINT = "Only your team sees it; recipients see the subject.";
+export const DRAFT_NAME = [["name", "Name", { ...NAME, hint: NAME_HINT }]] as const;
 
 /** The service's templates, and the team's. */
 export const useTemplates = () => useData(["templates"], ({ app }) => app.templates.list.query({}));
@@ -15,7 +19,12 @@ export function Look({ id, name, version = "" }: { id: string; name: string; ver
   const parameters = new URLSearchParams({ team, environment: environment.toUpperCase(), version });
   return (
     <div className="look">
-      <iframe title={`An email of “${name}”`} sandbox="" src={`/console/preview/templates/${id}?${parameters}`} />
+      <iframe
+        title={`An email of “${name}”`}
+        sandbox=""
+        loading="lazy"
+        src={`/console/preview/templates/${id}?${parameters}`}
+      />
     </div>
   );
 }
@@ -24,10 +33,30 @@ export function Look({ id, name, version = "" }: { id: string; name: string; ver
 const BLANK = { id: "blank", name: "Empty", description: "An email of blocks, without any text." };
 const HTML = { id: "html", name: "HTML", description: "For an email made elsewhere: you write its HTML." };
 /** The fields of a draft by such a beginning; one whose body is HTML opens with the editor of HTML. */
-export const BEGINNINGS: Readonly<Record<string, { body?: string }>> = {
+const BEGINNINGS: Readonly<Record<string, { body?: string }>> = {
   blank: {},
   html: { body: `<p>Hello {{ first_name | default: "there" }},</p>\n` },
 };
+
+/** Makes a draft of a template, or of a beginning without one, and opens it. */
+export function useMakeDraft(type: Kind) {
+  const { client, base } = useWorkspace();
+  const navigate = useNavigate();
+  const { drafts } = useCalls(type, "").calls;
+  return async ({ name = "", template = BLANK.id, segment_id = "" }: Values, context: CallContext) => {
+    const beginning = BEGINNINGS[template];
+    const make = async () => {
+      if (!beginning)
+        return client.app.templates.makeDraft.mutate({ body: { type, name, template_id: template } }, { context });
+      const { sender_name: from_name, sender_email: from_email } = (await client.app.team.brand.query({})).data;
+      const sender = { from_name, ...(type === "newsletter" && { from_email }) };
+      return drafts.create.mutate({ body: { name, ...beginning, ...sender } }, { context });
+    };
+    const { id } = (await make()).data;
+    if (segment_id) await client.app.content.attachSegment.mutate({ body: { campaign_id: id, segment_id } });
+    await navigate({ to: `${base}/${type}s/${id}` });
+  };
+}
 
 interface Choice {
   id: string;

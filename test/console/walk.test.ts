@@ -515,6 +515,21 @@ describe("The console in a browser", function () {
       await page.getByRole("link", { name: email }).click();
       await page.getByRole("heading", { name: email }).waitFor();
       await page.getByText("Val d'Isère").waitFor();
+
+      await open("segments/new");
+      await button("Add a condition").click();
+      await page.getByLabel("About").selectOption("Email activity");
+      assert.equal(await page.getByRole("spinbutton").inputValue(), "30");
+      await page.getByLabel("About").selectOption("Address");
+      await page.getByLabel("Value").fill("o'neil");
+      await page.getByRole("link", { name: email }).waitFor();
+      await page.getByLabel("Name", { exact: true }).fill("Anne's friends");
+      await button("Create segment").click();
+      await button("Create campaign").click();
+      await button("Create draft").click();
+      await page.waitForURL(/campaigns\/cmp_/);
+      const chosen = page.getByLabel("Segment", { exact: true }).locator("option:checked");
+      assert.equal(await chosen.textContent(), "Anne's friends");
     });
   });
 

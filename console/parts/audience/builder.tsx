@@ -85,8 +85,9 @@ function Group({ value, onChange, onRemove }: EditProps<Condition> & { onRemove?
     <fieldset>
       <legend className="hidden">Group of conditions</legend>
       <div className="actions">
+        <span aria-hidden="true">Match</span>
         <Pick
-          label="Contacts who meet"
+          label="Match"
           value={join}
           choices={{ all: "all of these", any: "any of these" }}
           onChange={(chosen) => onChange({ [chosen]: parts })}
@@ -132,7 +133,7 @@ function Row({ value, onChange, onRemove }: EditProps<Condition> & { onRemove: (
   const subject = "list" in inner ? "list" : "event" in inner ? "event" : String(inner["field"]);
   const choose = (chosen: string) => {
     if (chosen === "list") return onChange({ list: "" });
-    if (chosen === "event") return onChange({ event: "opened" });
+    if (chosen === "event") return onChange({ event: "opened", within_days: 30 });
     const type = typeOf(chosen, fields) ?? "text";
     onChange(withOperator(chosen, type, Object.keys(OPERATORS[type])[0] ?? "eq"));
   };
@@ -140,7 +141,7 @@ function Row({ value, onChange, onRemove }: EditProps<Condition> & { onRemove: (
     ...Object.fromEntries(OWN_FIELDS.map(({ field, label }) => [field, label])),
     ...Object.fromEntries(fields.map(({ name }) => [`fields.${name}`, name])),
     list: "List",
-    event: "Emails",
+    event: "Email activity",
   };
   const part = { value: inner, onChange: (next: Condition) => onChange(isNot ? { not: next } : next) };
   return (

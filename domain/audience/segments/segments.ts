@@ -15,7 +15,7 @@ import { ConditionProblem, type Place } from "./place.ts";
 
 export const MAX_SEGMENTS = 500;
 
-const SAMPLE_SIZE = 10;
+const SAMPLE_SIZE = 20;
 
 /** Members count while they write conditions, several at once. */
 const COUNT_LIMITS = { timeoutMs: 2_000, workMem: "16MB" };
