@@ -1,48 +1,86 @@
-import { Act, Opens } from "../parts/act.tsx";
+import type { ReactNode } from "react";
+import { Act } from "../parts/act.tsx";
 import { plainSubject } from "../parts/draft/content.ts";
 import { Duplicate } from "../parts/duplicate.tsx";
+import { SearchFilter, useFilters } from "../parts/filters.tsx";
 import { More } from "../parts/more.tsx";
 import { PageHead, When } from "../parts/page.tsx";
-import { All } from "../parts/table.tsx";
-import { Look, NAME, useTemplates } from "../parts/templates.tsx";
+import { DRAFT_NAME, Look, NAME, useMakeDraft, useTemplates } from "../parts/templates.tsx";
 import { useRole, useWorkspace } from "../session.tsx";
 
 type Template = ReturnType<typeof useTemplates>["team"][number];
 
-/** The templates of the team. */
+const EMPTY =
+  "No templates of your own yet. Open a newsletter or campaign and choose “Save as template”: the next one can start from it.";
+
+/** The templates of the team and of the service, with the looks of their mails. */
 export function Page() {
-  const mayWrite = useRole("EDITOR");
+  const [{ q = "" }] = useFilters();
+  const { own, team } = useTemplates();
+  const isFound = (...texts: (string | null)[]) => texts.join(" ").toLowerCase().includes(q.toLowerCase());
+  const found = team.filter(({ name, subject }) => isFound(name, subject));
   return (
     <>
       <PageHead title="Templates" />
-      <All
-        caption="Templates"
-        rows={useTemplates().team}
-        search={["Name or subject contains", ({ name, subject }) => `${name} ${subject ?? ""}`]}
-        keyOf={({ id }) => id}
-        columns={[
-          { name: "Name", cell: ({ name }) => name },
-          { name: "Subject", cell: ({ subject }) => subject && plainSubject(subject) },
-          { name: "Updated", cell: ({ updated_at }) => <When at={updated_at} /> },
-          {
-            name: "Actions",
-            cell: (template) => (
-              <div className="actions">
-                <Opens title={`Show ${template.name}`} heading={template.name} short="Show">
-                  {() => <Look {...template} version={template.updated_at} />}
-                </Opens>
-                {mayWrite && (
-                  <More of={template.name}>
-                    <Changes {...template} />
-                  </More>
-                )}
-              </div>
+      <div className="filters">
+        <SearchFilter name="q" label="Name or subject contains" />
+      </div>
+      <h2>Templates of your team</h2>
+      {found.length === 0 && <p className="muted">{q ? "No templates match." : EMPTY}</p>}
+      <div className="cards">
+        {found.map((template) => (
+          <Card key={template.id} {...template} actions={<Changes {...template} />}>
+            {template.subject && plainSubject(template.subject)} Updated <When at={template.updated_at} />
+          </Card>
+        ))}
+      </div>
+      <h2>Built-in templates</h2>
+      <div className="cards">
+        {own.map(
+          (one) =>
+            isFound(one.name, one.description) && (
+              <Card key={one.id} {...one}>
+                {one.description}
+              </Card>
             ),
-          },
-        ]}
-        empty="No templates yet. Open a newsletter or campaign and choose “Save as template”: the next one can start from it. Built-in templates are offered there, too."
-      />
+        )}
+      </div>
     </>
+  );
+}
+
+interface CardProps {
+  id: string;
+  name: string;
+  updated_at?: string;
+  /** Of its menu. */
+  actions?: ReactNode;
+  children: ReactNode;
+}
+
+function Card({ id, name, updated_at, actions, children }: CardProps) {
+  const makeDraft = useMakeDraft("newsletter");
+  return (
+    <article className="card" aria-label={name}>
+      <div className="head">
+        <h3>{name}</h3>
+        {useRole("EDITOR") && (
+          <div className="actions">
+            <Act
+              title={`Use ${name}`}
+              short="Use"
+              submit="Create draft"
+              note="A new newsletter starts with its subject and text."
+              inputs={DRAFT_NAME}
+              act={({ name: as = "" }, context) => makeDraft({ name: as, template: id }, context)}
+            />
+            {actions && <More of={name}>{actions}</More>}
+          </div>
+        )}
+      </div>
+      <p className="muted">{children}</p>
+      <Look id={id} name={name} version={updated_at} />
+    </article>
   );
 }
 

@@ -105,10 +105,13 @@ describe("The console in a browser", function () {
       await page.getByRole("dialog").getByLabel("Name").fill("Monthly");
       await button("Save template").click();
       await page.getByRole("link", { name: "Templates", exact: true }).click();
-      await button("Show Monthly").click();
-      await page.frameLocator("iframe").getByText("Hello Jane").waitFor();
+      await page.frameLocator("iframe[title='An email of “Monthly”']").getByText("Hello Jane").waitFor();
       assert.deepEqual(await violationsOf(page), []);
-      await button("Close").click();
+      await button("Use Plain letter").click();
+      await page.getByRole("dialog").getByLabel("Name", { exact: true }).fill("A letter");
+      await button("Create draft").click();
+      await page.getByText("A personal letter").waitFor({ state: "detached" });
+      await page.getByRole("textbox", { name: "Text of the email" }).getByText("Best regards").waitFor();
       await sender.em.execute(
         "insert into templates (id, team_id, environment, name) select ? || n, ?, 'LIVE', 'Weekly ' || n from generate_series(1, 9) n",
         [team.id, team.id],
