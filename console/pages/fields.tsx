@@ -9,6 +9,11 @@ import { useRole, useWorkspace } from "../session.tsx";
 const TYPES = { text: "text", number: "number", boolean: "yes or no", date: "date" } as const;
 const NAME_HINT = "Lowercase letters, digits and underscores, such as favourite_colour. It cannot be changed later.";
 
+export const FIELD_INPUTS = [
+  ["name", "Name", { required: true, maxLength: 63, hint: NAME_HINT }],
+  ["type", "Type", { choices: TYPES }],
+] as const;
+
 /** The custom fields of the team's contacts. */
 export function Page() {
   const { audience } = useWorkspace().client.app;
@@ -27,10 +32,7 @@ export function Page() {
             title="New field"
             submit="Create field"
             kind="primary"
-            inputs={[
-              ["name", "Name", { required: true, maxLength: 63, hint: NAME_HINT }],
-              ["type", "Type", { choices: TYPES }],
-            ]}
+            inputs={FIELD_INPUTS}
             act={({ name = "", type }) => audience.createField.mutate({ body: { name, type: type as "text" } })}
           />
         )}

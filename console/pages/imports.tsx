@@ -1,14 +1,18 @@
-import { Link, useNavigate } from "@tanstack/react-router";
+import { Link, useNavigate, useParams } from "@tanstack/react-router";
 import { useRef, useState } from "react";
-import { type Client, refusalOf } from "../api.ts";
+import { type Client, type DataOf, refusalOf } from "../api.ts";
 import { Act } from "../parts/act.tsx";
+import { useLists } from "../parts/audience/lists.ts";
+import { saveFile } from "../parts/export.tsx";
 import { useFilters } from "../parts/filters.tsx";
-import { Field } from "../parts/form.tsx";
-import { PageHead, State, When } from "../parts/page.tsx";
-import { All } from "../parts/table.tsx";
+import { Field, Form, Select, type Values } from "../parts/form.tsx";
+import { More } from "../parts/more.tsx";
+import { Facts, PageHead, Part, State, When } from "../parts/page.tsx";
+import { All, Table } from "../parts/table.tsx";
 import { useData, useRole, useWorkspace } from "../session.tsx";
+import { FIELD_INPUTS } from "./fields.tsx";
 
-export const STATES = {
+const STATES = {
   UPLOADING: ["uploading", "accent"],
   UPLOADED: ["ready to check", "warn"],
   CHECKING: ["checking", "accent"],
@@ -18,11 +22,11 @@ export const STATES = {
   FAILED: ["failed", "wrong"],
 } as const;
 
-export const POLL_MS = 2_000;
-export const isUnderWay = (state: keyof typeof STATES) => state === "CHECKING" || state === "RUNNING";
+const POLL_MS = 2_000;
+const isUnderWay = (state: keyof typeof STATES) => state === "CHECKING" || state === "RUNNING";
 
 /** The files that were uploaded, and a new one. */
-export function Page() {
+export function Imports() {
   const { client, base } = useWorkspace();
   const mayWrite = useRole("EDITOR");
   const imports = useData(["imports"], () => client.app.imports.list.query({}), {
@@ -144,3 +148,299 @@ const base64Of = (bytes: Blob) =>
     reader.onerror = () => reject(reader.error);
     reader.readAsDataURL(bytes);
   });
+
+type Import = DataOf<Client["app"]["imports"]["retrieve"]["query"]>;
+type Kind = NonNullable<Import["kind"]>;
+
+const REFUSED_SHOWN = 20;
+
+/** The page for the next step after an import. */
+const NEXT = {
+  subscribers: ["newsletters", "Write a newsletter"],
+  contacts: ["segments", "Select some of them with a segment"],
+  suppressions: ["suppressions", "See all suppressed addresses"],
+} as const;
+
+/** One uploaded file: its columns, the check, and the import. */
+export function OneImport() {
+  const { client, base } = useWorkspace();
+  const { importId = "" } = useParams({ strict: false }) as { importId?: string };
+  const params = { importId };
+  const { imports } = client.app;
+  const navigate = useNavigate();
+  const found = useData(["imports", importId], () => imports.retrieve.query({ params }), {
+    poll: ({ state }) => isUnderWay(state) && POLL_MS,
+  });
+  const { state, name, progress, failure, report, refused } = found;
+  const isEditable = state === "UPLOADED" || state === "CHECKED" || state === "FAILED";
+  return (
+    <>
+      <p>
+        <Link to={`${base}/imports`}>Imports</Link>
+      </p>
+      <PageHead title={name}>
+        {state !== "RUNNING" && (
+          <More>
+            <Act
+              title="Delete this import"
+              kind="danger"
+              note="The file and its report are deleted. People it imported stay."
+              act={async () => {
+                await imports.remove.mutate({ params });
+                await navigate({ to: `${base}/imports` });
+              }}
+            />
+          </More>
+        )}
+      </PageHead>
+      <p role="status">
+        <State of={STATES} is={state} />{" "}
+        {isEditable && (
+          <>
+            This file is kept until <When at={found.expires_at} />.
+          </>
+        )}
+      </p>
+      {isUnderWay(state) && (
+        <label>
+          {progress}%, even if you close this tab <progress max={100} value={progress} />
+        </label>
+      )}
+      {failure && (
+        <p className="problem" role="alert">
+          {failure}
+        </p>
+      )}
+      {report && (
+        <section className="card stack" aria-label="Report">
+          <h2>{state === "DONE" ? "What the import changed" : "What the import would change"}</h2>
+          <Report {...report} />
+          {state === "DONE" && found.kind && (
+            <p>
+              Next: <Link to={`${base}/${NEXT[found.kind][0]}`}>{NEXT[found.kind][1]}</Link>
+            </p>
+          )}
+          {state === "CHECKED" && (
+            <Form submit="Import now" onSubmit={() => imports.run.mutate({ params }, { context: { began: found } })}>
+              <p>
+                Nothing has changed yet. People are imported in batches: if the import fails, those already imported
+                stay, and you import the others from the same file.
+              </p>
+            </Form>
+          )}
+        </section>
+      )}
+      {refused.length > 0 && <RefusedLines lines={refused} isWhole={refused.length === report?.refused} />}
+      {isEditable && (
+        <details open={state !== "CHECKED"} key={state}>
+          <summary>Columns and options</summary>
+          <Part>
+            <Choices found={found} />
+          </Part>
+        </details>
+      )}
+    </>
+  );
+}
+
+function RefusedLines({ lines, isWhole }: { lines: Import["refused"]; isWhole: boolean }) {
+  // An apostrophe keeps a spreadsheet from running a text as a formula.
+  const cell = (text: string) => `"${text.replaceAll('"', '""').replace(/^[=+\-@]/, "'$&")}"`;
+  const csv = lines.map(({ line, address, reason }) => `${line},${cell(address ?? "")},${cell(reason)}\r\n`);
+  return (
+    <section className="stack" aria-label="Rejected lines">
+      <div className="head">
+        <h2>Rejected lines</h2>
+        <button type="button" onClick={() => saveFile("refused.csv", ["line,address,reason\r\n", ...csv])}>
+          Download CSV
+        </button>
+      </div>
+      <Table
+        caption="The first rejected lines"
+        rows={lines.slice(0, REFUSED_SHOWN)}
+        keyOf={({ line }) => String(line)}
+        columns={[
+          { name: "Line", cell: ({ line }) => line.toLocaleString() },
+          { name: "Address", cell: ({ address }) => address },
+          { name: "Reason", cell: ({ reason }) => reason },
+        ]}
+      />
+      {lines.length > REFUSED_SHOWN && (
+        <p className="muted">
+          These are the first {REFUSED_SHOWN}; the download has{" "}
+          {isWhole ? "all" : `the first ${lines.length.toLocaleString()}`}.
+        </p>
+      )}
+    </section>
+  );
+}
+
+const LABELS: Readonly<Record<string, string>> = {
+  rows: "Rows in the file",
+  created: "New people",
+  updated: "People updated",
+  unchanged: "People unchanged",
+  duplicates: "Rows whose address appears again further down",
+  refused: "Rows rejected",
+  suppressed: "Addresses newly suppressed",
+  already_suppressed: "Addresses already suppressed",
+  added: "Added to the list",
+  confirmed: "On the list and confirmed by this file",
+  already_subscribed: "Already on the list",
+  newly_opted_out: "Unsubscribed from the list by the file",
+  opted_out: "Unsubscribed before, and left unchanged",
+};
+
+function Report({ notes, list, ...counts }: NonNullable<Import["report"]>) {
+  const figures = Object.entries({ ...counts, ...list }).filter(([name, value]) => value > 0 || name === "rows");
+  return (
+    <>
+      <Facts
+        className="figures"
+        of={figures.map(([name, value]) => [LABELS[name] ?? name.replaceAll("_", " "), value.toLocaleString()])}
+      />
+      {notes.status_columns.length > 0 && (
+        <p>
+          Consent is read from {notes.status_columns.join(", ")}: people who opted out, bounced or complained are not
+          emailed.
+        </p>
+      )}
+      {notes.ignored_columns.length > 0 && <p>Not imported: {notes.ignored_columns.map(columnLabel).join(", ")}.</p>}
+      {notes.windows_1252_lines > 0 && (
+        <p>
+          {notes.windows_1252_lines.toLocaleString()} lines are not UTF-8 and were read as Windows-1252. Check names
+          with accents.
+        </p>
+      )}
+    </>
+  );
+}
+
+const columnLabel = (name: string): string => name || "Unnamed column";
+
+const KINDS: Readonly<Record<Kind, string>> = {
+  subscribers: "Subscribers: people who get newsletters, on a list",
+  contacts: "Contacts: people with custom fields, for campaigns",
+  suppressions: "Suppressions: addresses that are never emailed",
+};
+
+/** No name of a field has a space. */
+const NEW = "new field";
+const USES: Readonly<Record<string, string>> = {
+  [NEW]: "New field…",
+  none: "Not imported",
+  ignored: "Not imported: about something else",
+  consent: "Consent: may be emailed or not",
+  email: "Email address",
+  first_name: "First name",
+  last_name: "Last name",
+  tracking_consent: "Consent to tracking",
+};
+
+/** The kind of the import, the use of each column, and the check. */
+function Choices({ found }: { found: Import }) {
+  const { client } = useWorkspace();
+  const [{ list: wanted }] = useFilters();
+  const params = { importId: found.id };
+  const [kind, setKind] = useState<Kind>(found.kind ?? "subscribers");
+  const [chosen, setChosen] = useState(found.uses);
+  const { columns, uses } = useData(
+    ["imports", found.id, "columns", kind],
+    () => client.app.imports.columns.query({ params, query: { kind } }),
+    { staleTime: "static" },
+  );
+  const lists = useLists().map(({ id, name, optin }) => [id, optin === "DOUBLE" ? `${name} (double opt-in)` : name]);
+  const now = columns.map(({ use }, at) => chosen?.[at] ?? use);
+  const choose = (at: number, use: string) => setChosen(now.with(at, use));
+  const more = kind === "contacts" ? [NEW] : [];
+  // A field that was just made is one of those now.
+  const all = ["none", "ignored", "consent", ...uses, ...now.filter((use) => use !== NEW), ...more];
+  const choices = Object.fromEntries(all.map((use) => [use, USES[use] ?? `Field ${use}`]));
+  const rows = columns.map((column, at) => ({ ...column, at }));
+  const check = async ({ list_id, confirmed, enters_sequences }: Values) => {
+    const options = { confirmed: confirmed === "on", enters_sequences: enters_sequences === "on" };
+    const body = { kind, uses: now, ...(list_id && list_id !== "none" && { list_id }), ...options };
+    await client.app.imports.check.mutate({ params, body });
+  };
+  return (
+    <div className="stack">
+      <Field
+        label="Import as"
+        name="kind"
+        choices={KINDS}
+        value={kind}
+        onChange={(next) => {
+          setKind(next as Kind);
+          setChosen(null);
+        }}
+      />
+      <Table
+        caption="Columns of the file"
+        rows={rows.filter(({ name, samples }) => [name, ...samples].some((text) => text.trim()))}
+        keyOf={({ at }) => String(at)}
+        columns={[
+          { name: "Column", cell: ({ name }) => columnLabel(name) },
+          { name: "Sample", cell: ({ samples }) => samples.map((text) => text || "–").join(" · ") },
+          {
+            name: "Field",
+            cell: ({ name, at }) => (
+              <div className="stack">
+                <Select
+                  aria-label={`Field of ${columnLabel(name)}`}
+                  choices={choices}
+                  value={now[at]}
+                  onChange={(use) => choose(at, use)}
+                />
+                {now[at] === NEW && <NewField column={name} onMade={(field) => choose(at, field)} />}
+              </div>
+            ),
+          },
+        ]}
+      />
+      <Form submit="Check the file" onSubmit={check} isDisabled={now.includes(NEW)}>
+        {kind === "subscribers" && (
+          <>
+            <Field
+              label="List"
+              name="list_id"
+              required
+              choices={{
+                "": "Choose a list",
+                ...Object.fromEntries(lists),
+                none: "No list: they get no newsletters yet",
+              }}
+              defaultValue={found.list_id ?? wanted ?? (found.kind === "subscribers" ? "none" : "")}
+            />
+            <label>
+              <input type="checkbox" name="confirmed" defaultChecked={found.confirmed} /> They have agreed to receive
+              emails: do not ask them to confirm, even if the list has double opt-in
+            </label>
+          </>
+        )}
+        {kind !== "suppressions" && (
+          <label>
+            <input type="checkbox" name="enters_sequences" defaultChecked={found.enters_sequences} /> They enter the
+            sequences of the {kind === "contacts" ? "segments they match" : "list"}
+          </label>
+        )}
+      </Form>
+    </div>
+  );
+}
+
+/** Makes a custom field in the place where a column needs it. */
+function NewField({ column, onMade }: { column: string; onMade: (name: string) => void }) {
+  const { createField } = useWorkspace().client.app.audience;
+  const name = column.toLowerCase().replace(/[^a-z0-9]+/g, "_");
+  return (
+    <Form
+      submit="Create field"
+      inputs={FIELD_INPUTS}
+      values={{ name }}
+      onSubmit={async ({ name: made = "", type }) => {
+        await createField.mutate({ body: { name: made, type: type as "text" } });
+        onMade(made);
+      }}
+    />
+  );
+}

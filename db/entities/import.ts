@@ -22,8 +22,8 @@ export const ImportSchema = defineEntity({
     options: holding("team", p.json<unknown>()).nullable(),
     /** Of the dry run or the import that is under way, in per cent. */
     progress: p.integer().default(0),
-    /** As `StoredOutcome` there: counts, the place of an import under way, and reasons, without addresses. */
-    outcome: holding("team", p.json<unknown>()).nullable(),
+    /** As `StoredOutcome` there: counts, the place of an import under way, and the first refused lines with their addresses. */
+    outcome: holding("searched", p.json<unknown>()).nullable(),
     expiresAt: expiring("0 s", instant()),
     ...timestamps,
   },

@@ -184,6 +184,14 @@ async function eraseResponses(erasing: Erasing, isSuppressed: boolean): Promise<
       sql`update unsubscribes set email = ${placeholder}, email_spelling = null where ${isOfPerson}`,
     );
     await run("contact_status_checks", "deleted", removeChecks);
+    await run(
+      "imports",
+      "blanked",
+      sql`update imports set outcome = jsonb_set(outcome, '{refused}', (
+          select jsonb_agg(case when line ->> 'address' = ${email} then line || '{"address": null}' else line end)
+          from jsonb_array_elements(outcome -> 'refused') line))
+        where ${ofTenant(tenant)} and outcome -> 'refused' @> ${JSON.stringify([{ address: email }])}::jsonb`,
+    );
     await run("tracking_consents", "deleted", sql`delete from tracking_consents where ${isOfPerson}`);
     const { numAffectedRows = 0n } = await sql`delete from suppressions where ${isOfPerson}`.execute(kysely(tx));
     count("suppressions", "deleted", isSuppressed ? Number(numAffectedRows) : 0);

@@ -103,6 +103,8 @@ export interface PersonRow extends StoredAddress {
 export interface RefusedRow {
   line: number;
   problem: string;
+  /** As the column of addresses has it; missing where the row could not be read. */
+  address?: string;
 }
 
 interface TextRow {
@@ -322,12 +324,12 @@ export function findUses(names: readonly string[], options: FileOptions): Column
 function readPerson(header: Header, options: FileOptions, { line, texts }: TextRow): PersonRow | RefusedRow {
   const { columns } = header;
   const types = options.fields;
-  const refused = (problem: string): RefusedRow => ({ line, problem });
+  const values: Record<Column, string> = { email: "", first_name: "", last_name: "", tracking_consent: "" };
+  const refused = (problem: string): RefusedRow => ({ line, problem, address: values.email });
   if (!texts.slice(columns.length).every(isBlank)) {
     return refused(`${texts.length} fields where the header names ${columns.length}`);
   }
   if (texts.some((text) => text.includes(NOT_DECODED))) return refused("a character that cannot be decoded");
-  const values: Record<Column, string> = { email: "", first_name: "", last_name: "", tracking_consent: "" };
   const fields: FieldValues = {};
   const problems: string[] = [];
   for (const [i, column] of columns.entries()) {
@@ -356,7 +358,7 @@ function readPerson(header: Header, options: FileOptions, { line, texts }: TextR
   if (tracking === undefined) return refused("tracking_consent says neither yes nor no");
   if (problems.length > 0) return refused(problems.join("; "));
   const exclusion = readExclusion(header, { line, texts }, options);
-  if (exclusion !== null && typeof exclusion === "object") return exclusion;
+  if (exclusion !== null && typeof exclusion === "object") return refused(exclusion.problem);
   return {
     line,
     ...storedAddress(values.email),

@@ -83,7 +83,7 @@ const contactsOf = (tenant: Tenant, deleted: readonly string[]): PeopleKind => (
 
 export interface ReadingOptions extends ColumnOptions {
   /** In the file's order; lines with erased addresses come up to 2,000 lines late, or after all others. */
-  onRefused: (line: number, reason: string) => void | Promise<void>;
+  onRefused: (line: number, reason: string, address?: string) => void | Promise<void>;
   onProgress?: ((progress: ImportProgress) => void) | undefined;
   /** The text that the people of the file were shown when they answered whether they may be tracked. */
   trackingWords?: string | undefined;
@@ -376,7 +376,7 @@ async function stageFile(
     report.rows++;
     if ("problem" in row) {
       report.refused++;
-      await options.onRefused(row.line, row.problem);
+      await options.onRefused(row.line, row.problem, row.address);
     } else batch.push(row);
     if (batch.length === STEP_ROWS) await flush();
   }
@@ -443,7 +443,8 @@ async function suppressByReason(em: EntityManager, tenant: Tenant, people: reado
   return added;
 }
 
-async function findErased(
+/** @returns the lines of those whose addresses were erased */
+export async function findErased(
   em: EntityManager,
   vault: Vault,
   tenant: Tenant,

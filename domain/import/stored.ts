@@ -7,6 +7,7 @@ import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.
 import { isoInstant } from "../../db/sql.ts";
 import { transaction } from "../../db/transaction.ts";
 import { toJson } from "../../lib/json-object.ts";
+import { lookupAddress, MAX_ADDRESS_LENGTH } from "../address.ts";
 import { readFields } from "../audience/contact-fields.ts";
 import { readList } from "../audience/lists.ts";
 import { EditedMeanwhile } from "../edits.ts";
@@ -17,6 +18,7 @@ import { holdPlace, type LimitedRecords } from "../teams/record-limit.ts";
 import { COLUMNS } from "./columns.ts";
 import { type ColumnUse, findUses, ImportError, readStart } from "./file.ts";
 import {
+  findErased,
   type ImportPlace,
   importContacts,
   importSubscribers,
@@ -66,11 +68,18 @@ export interface StoredOptions {
   uses: ColumnUse[];
 }
 
+interface RefusedLine {
+  line: number;
+  /** To look it up by; null without one, and once it is erased. */
+  address: string | null;
+  reason: string;
+}
+
 export interface StoredOutcome {
   /** As `ImportReport` or `SuppressionReport`, in snake case. */
   report?: Record<string, unknown>;
   /** The first of them; the report counts all. */
-  refused?: { line: number; reason: string }[];
+  refused?: RefusedLine[];
   /** Why the import ended, and how many people it has written. */
   failure?: string;
   /** While the import is under way. */
@@ -425,13 +434,15 @@ export async function carryOutImport(
     void setProgress(em, tenant, id, progress).catch(() => {});
   }, PROGRESS_MS);
 
-  const refused: NonNullable<StoredOutcome["refused"]> = [];
+  const refused: RefusedLine[] = [];
   const reading: ReadingOptions = {
     uses: options.uses,
     isDryRun: state === "CHECKING",
     place: known?.place,
-    onRefused: (line, reason) => {
-      if (refused.length < MAX_REFUSED) refused.push({ line, reason: withoutAddresses(reason) });
+    onRefused: (line, reason, text = "") => {
+      if (refused.length >= MAX_REFUSED) return;
+      const address = lookupAddress(text).slice(0, MAX_ADDRESS_LENGTH) || null;
+      refused.push({ line, address, reason: withoutAddresses(reason) });
     },
     onProgress: ({ phase, done, total }) => {
       stopping.throwIfAborted();
@@ -442,7 +453,17 @@ export async function carryOutImport(
   try {
     const report = toJson(await importFile(em, vault, tenant, input, options, reading));
     const to = state === "CHECKING" ? "CHECKED" : "DONE";
-    await transaction(em, (tx) => setOutcome(tx, tenant, id, { state, to, outcome: { report, refused } }));
+    await transaction(em, async (tx) => {
+      // An erasure waits for this transaction, and then searches what it has written.
+      const erased = await findErased(
+        tx,
+        vault,
+        tenant,
+        refused.map(({ line, address }) => ({ line, email: address ?? "" })),
+      );
+      const kept = refused.map((one) => (erased.has(one.line) ? { ...one, address: null } : one));
+      await setOutcome(tx, tenant, id, { state, to, outcome: { report, refused: kept } });
+    });
   } catch (error) {
     if (error instanceof ImportError || error instanceof ApiError) await failImport(em, tenant, id, error.message);
     else if (!(error instanceof SupersededError)) throw error;

@@ -246,6 +246,14 @@ describe("The erasure of a person", () => {
     await transaction(team.em, (em) => unsubscribe(em, team.vault, mail, "link"));
     await created("/suppressions", { emails: [person.spelled, "manual@example.com"] });
 
+    const refused = [email, other].map((address, at) => ({ line: at + 2, address, reason: "first_name is too long" }));
+    await kysely(team.em)
+      .insertInto("imports")
+      .values({
+        ...{ id: unique("imp"), team_id: team.team.id, environment: "LIVE", member_id: "mbr_1", name: "people.csv" },
+        ...{ size: 1, state: "DONE", outcome: JSON.stringify({ refused }), expires_at: new Date(Date.now() + 60_000) },
+      })
+      .execute();
     while ((await fanOut(own.orm.em.fork(), "")).taken > 0);
     await sql`
       update webhook_deliveries d set status = case n.n % 3 when 0 then 'PENDING' when 1 then 'SUCCEEDED' else 'FAILED' end,

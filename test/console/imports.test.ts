@@ -94,7 +94,7 @@ describe("An import in the console", () => {
 
     const checked = await check(client, id, "subscribers", { list_id: list.id });
     assert.equal(checked.state, "CHECKED", checked.failure ?? "");
-    assert.deepEqual(checked.refused, [{ line: 3, reason: "email is not an email address" }]);
+    assert.deepEqual(checked.refused, [{ line: 3, address: "nobody", reason: "email is not an email address" }]);
     assert.equal(checked.report?.created, 2);
     assert.equal(checked.report?.list?.added, 1);
     assert.equal(await count("subscribers"), 0, "a dry run leaves no row");
