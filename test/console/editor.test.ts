@@ -138,8 +138,11 @@ describe("The editor of a draft", function () {
       await focused(page, ".ProseMirror");
       // Over the image, and back over it by "undo" and "redo".
       await press(page, "Alt+ArrowUp", "Control+z", "Control+Shift+z");
-      // "Duplicate the block": the image is selected.
-      await press(page, "Alt+F10", "ArrowLeft", "ArrowLeft", "ArrowLeft", "ArrowLeft", "Enter");
+      // The image is selected.
+      await press(page, "Alt+F10", "ArrowLeft", "Enter");
+      await focused(page, "[role=menuitem]");
+      await press(page, "d", "Enter");
+      await focused(page, ".ProseMirror");
       await page.getByLabel("Preheader").fill("All of {{ first_name }}");
       const { blocks, preheader, body } = await saved();
       assert.deepEqual(blocks, {
@@ -201,8 +204,10 @@ describe("The editor of a draft", function () {
         .locator(".ProseMirror > [data-block=html]:first-child, .ProseMirror > :nth-child(2)[data-block=html]")
         .waitFor();
       await page.locator(".ProseMirror [data-block=spacer]").click();
-      await button(page, "Move the block down").click();
-      await button(page, "Remove the block").click();
+      for (const name of ["Move the block down", "Remove the block"]) {
+        await button(page, "More actions: text and block").click();
+        await page.getByRole("menuitem", { name }).click();
+      }
       const rest = (await types()).filter((one) => one !== "html");
       assert.deepEqual(rest, ["paragraph", "divider", "socialLinks", "columns"]);
       await button(page, "Undo").click();
@@ -348,13 +353,21 @@ describe("The editor of a draft", function () {
     }
   });
 
-  it("keeps the cursor and a selected block below the tools that stick to the top of a phone", async () => {
+  it("keeps the cursor and a selected block between the tools and the values, which move no text, on a phone", async () => {
     await inPage({ viewport: { width: 390, height: 844 } }, async (page) => {
       const { app, one } = await open(page, undefined, "?view=text");
       const paragraphs = Array.from({ length: 12 }, () =>
         words(word("Words that fill more than one line of a phone.")),
       );
-      const blocks = { type: "doc" as const, content: [...paragraphs, { type: "divider" }, ...paragraphs] };
+      const area = {
+        type: "columns",
+        attrs: { background: "#f3f4f6" },
+        content: [{ type: "column", content: paragraphs.slice(0, 1) }],
+      };
+      const blocks = {
+        type: "doc" as const,
+        content: [area, ...paragraphs, { type: "spacer", attrs: { height: 24 } }, ...paragraphs],
+      };
       await app.content.saveBlocks.mutate({ body: { ...one, preheader: null, blocks: blocks as never } });
       await page.reload();
       await page.locator(".ProseMirror p").last().click();
@@ -368,12 +381,19 @@ describe("The editor of a draft", function () {
           const node = document.querySelector(".ProseMirror-selectednode");
           const range = document.createRange();
           if (!node) range.setStart(focusNode, focusOffset);
-          const { top } = (node ?? range).getBoundingClientRect();
-          done([node ? "block" : "cursor", top >= document.querySelector(".tools").getBoundingClientRect().bottom]);
+          const { top, bottom } = (node ?? range).getBoundingClientRect();
+          const sides = [".tools", ".dock"].map((name) => document.querySelector(name).getBoundingClientRect());
+          done([node ? "block" : "cursor", top >= sides[0].bottom && bottom <= sides[1].top]);
         })))`);
         seen.add(String(place));
       }
       assert.deepEqual([...seen].sort(), ["block,true", "cursor,true"]);
+      const inArea = page.locator("[data-column] p");
+      await page.locator(".ProseMirror > p").first().click();
+      const before = await inArea.boundingBox();
+      await inArea.click();
+      await page.getByRole("group", { name: "Columns" }).getByLabel("Background").waitFor();
+      assert.deepEqual(await inArea.boundingBox(), before);
     });
   });
 

@@ -108,7 +108,8 @@ export const removeBlock = (editor: Editor): boolean =>
 export const setValues = (editor: Editor, { from, node }: Block, values: Readonly<Record<string, unknown>>): boolean =>
   editor.commands.command(({ tr }) => {
     tr.setNodeMarkup(from, undefined, { ...node.attrs, ...values });
-    tr.setSelection(NodeSelection.create(tr.doc, from));
+    // In columns, the cursor stays.
+    if (node.isAtom) tr.setSelection(NodeSelection.create(tr.doc, from));
     return true;
   });
 

@@ -5,7 +5,7 @@ import { flushSync } from "react-dom";
 import { Dialog } from "../../dialog.tsx";
 import { Form } from "../../form.tsx";
 import { type Image, imagesIn, useUpload } from "../../images.tsx";
-import { Notice, Problem } from "../../page.tsx";
+import { Icon, Notice, Problem } from "../../page.tsx";
 import type { BodyProps } from "../drafts.ts";
 import { type Block, blockOf, columnsAround, insertBlock, moveBlock, selectAt, selectedLeaf } from "./commands.ts";
 import { blockAtHeight, Handle } from "./handle.tsx";
@@ -28,6 +28,7 @@ export function BlocksEditor({ value, onChange, tags, readOnly, shownPath }: Bod
   const place = useRef<HTMLDivElement>(null);
   const around = useRef<HTMLDivElement>(null);
   const tools = useRef<HTMLDivElement>(null);
+  const dock = useRef<HTMLDivElement>(null);
   const [editor, setEditor] = useState<Editor>();
   const [, render] = useReducer((count: number) => count + 1, 0);
   const [opened, setOpened] = useState<Kind>();
@@ -94,9 +95,12 @@ export function BlocksEditor({ value, onChange, tags, readOnly, shownPath }: Bod
       setHovered(undefined);
     };
     const covered = {
-      ...{ right: 0, bottom: SAVE_PX, left: 0 },
+      ...{ right: 0, left: 0 },
       get top() {
         return (tools.current?.offsetHeight ?? 0) + SPACE_PX;
+      },
+      get bottom() {
+        return (dock.current?.offsetHeight ?? 0) + SAVE_PX;
       },
     };
     const made = new Editor({
@@ -139,14 +143,15 @@ export function BlocksEditor({ value, onChange, tags, readOnly, shownPath }: Bod
     if (editor && shownPath) selectAt(editor, shownPath);
   }, [editor, shownPath]);
 
-  // The tools stick to the top, and grow by the values of a block that is selected.
+  // The tools stick to the top, and the values of a block to the bottom: no text moves as they come.
   useEffect(() => {
     const { style } = document.documentElement;
     const observer = new ResizeObserver(() => {
-      style.scrollPaddingBlock = `${(tools.current?.offsetHeight ?? 0) + SPACE_PX}px ${SAVE_PX}px`;
+      const below = (dock.current?.offsetHeight ?? 0) + SAVE_PX;
+      style.scrollPaddingBlock = `${(tools.current?.offsetHeight ?? 0) + SPACE_PX}px ${below}px`;
       editor?.view.dom.querySelector(".ProseMirror-selectednode")?.scrollIntoView({ block: "nearest" });
     });
-    if (tools.current) observer.observe(tools.current);
+    for (const { current } of [tools, dock]) if (current) observer.observe(current);
     return () => {
       observer.disconnect();
       style.scrollPaddingBlock = "";
@@ -173,11 +178,16 @@ export function BlocksEditor({ value, onChange, tags, readOnly, shownPath }: Bod
               setOpened(kind);
             }}
           >
-            <button type="button" aria-pressed={editor.isActive("link")} onClick={() => setLinking(true)}>
-              Link
+            <button
+              type="button"
+              aria-label="Link"
+              title="Link"
+              aria-pressed={editor.isActive("link")}
+              onClick={() => setLinking(true)}
+            >
+              <Icon path="M10 13a5 5 0 0 0 7 0l3-3a5 5 0 0 0-7-7l-1 1m2 7a5 5 0 0 0-7 0l-3 3a5 5 0 0 0 7 7l1-1" />
             </button>
           </Toolbar>
-          {block && <Panel key={block.from} editor={editor} block={block} tags={tags} />}
         </div>
       )}
       {/* biome-ignore lint/a11y/noStaticElementInteractions: keys do all that the handle does */}
@@ -189,6 +199,9 @@ export function BlocksEditor({ value, onChange, tags, readOnly, shownPath }: Bod
         {editor && !readOnly && <Handle editor={editor} block={hovered ?? blockOf(editor.state.selection)} />}
         <div ref={place} />
         {editor && menu && <Options editor={editor} menu={menu} active={active} onChoose={pick} />}
+      </div>
+      <div ref={dock} className="dock">
+        {block && !readOnly && <Panel key={block.from} editor={editor} block={block} tags={tags} />}
       </div>
       <Notice>{upload.isPending && "Uploading…"}</Notice>
       <Problem error={upload.error} />

@@ -10,18 +10,18 @@ type Input = readonly [name: string, label: string, more?: Omit<FieldProps, "nam
 
 const ALIGN: Input = ["align", "Alignment", { choices: { "": "Centre", left: "Left", right: "Right" } }];
 const WHITE = "#ffffff";
-const LINK_HINT = "https://…, mailto:… or a merge tag.";
+const LINK: Input = ["href", "Link", { placeholder: "https://… or {{ tag }}" }];
 const INPUTS: Readonly<Record<string, readonly Input[]>> = {
   image: [
-    ["src", "Address of the image", { type: "url", hint: "https://…" }],
-    ["alt", "Alternative text", { maxLength: 500, hint: "For people who do not see the image." }],
+    ["src", "Image address", { type: "url", placeholder: "https://…" }],
+    ["alt", "Alternative text", { maxLength: 500, placeholder: "Where it is not seen" }],
     ["width", "Width in pixels", { type: "number", min: 1, max: 1_200 }],
-    ["href", "Link", { hint: LINK_HINT }],
+    LINK,
     ALIGN,
   ],
   button: [
     ["label", "Text", { maxLength: 200 }],
-    ["href", "Link", { hint: LINK_HINT }],
+    LINK,
     ["look", "Style", { choices: { "": "Filled", outline: "Outline" } }],
     ["align", "Alignment", { choices: { ...ALIGN[2]?.choices, full: "Full width" } }],
   ],
@@ -53,7 +53,7 @@ export function Panel({ editor, block, tags }: PanelProps) {
       setValues(editor, block, { [key]: isNone ? null : type === "number" ? Number(value) : value });
     };
   const inputs: readonly Input[] = [
-    ...(INPUTS[name] ?? []),
+    ...(INPUTS[name] ?? []).filter(([key]) => key !== "widths" || block.node.childCount === 2),
     ...(name === "mergeTag" ? [["name", "Merge tag", { choices: textsOf(tags) }] as const] : []),
   ];
   if (inputs.length === 0 && name !== "socialLinks") return null;

@@ -1,14 +1,16 @@
 import type { ChainedCommands, Editor } from "@tiptap/core";
 import { type KeyboardEvent, type ReactNode, useEffect, useRef } from "react";
 import { Select } from "../../form.tsx";
+import { More, Opener } from "../../more.tsx";
 import { duplicateBlock, moveBlock, removeBlock } from "./commands.ts";
 import type { Kind } from "./menu.tsx";
 
+type Run = (editor: Editor, chain: ChainedCommands) => unknown;
 type Tool = readonly [
   name: string,
   shown: string,
-  run: (editor: Editor, chain: ChainedCommands) => unknown,
-  /** The name of the mark or block that it sets and ends. */
+  run: Run,
+  /** The name of the mark that it sets and ends. */
   active?: string,
 ];
 
@@ -16,25 +18,40 @@ const MARKS: readonly Tool[] = [
   ["Bold", "B", (_, chain) => chain.toggleBold().run(), "bold"],
   ["Italic", "I", (_, chain) => chain.toggleItalic().run(), "italic"],
   ["Underline", "U", (_, chain) => chain.toggleUnderline().run(), "underline"],
-  ["Strikethrough", "S", (_, chain) => chain.toggleStrike().run(), "strike"],
-  ["Code", "<>", (_, chain) => chain.toggleCode().run(), "code"],
 ];
-const BLOCKS: readonly Tool[] = [
-  ["List", "List", (_, chain) => chain.toggleBulletList().run(), "bulletList"],
-  ["Numbered list", "Numbered", (_, chain) => chain.toggleOrderedList().run(), "orderedList"],
-  ["Quote", "Quote", (_, chain) => chain.toggleBlockquote().run(), "blockquote"],
-];
-const PLACES: readonly Tool[] = [
-  ["Move the block up", "↑", (editor) => moveBlock(editor, -1)],
-  ["Move the block down", "↓", (editor) => moveBlock(editor, 1)],
-  ["Duplicate the block", "⧉", duplicateBlock],
-  ["Remove the block", "✕", removeBlock],
+const STEPS: readonly Tool[] = [
   ["Undo", "↶", (_, chain) => chain.undo().run()],
   ["Redo", "↷", (_, chain) => chain.redo().run()],
 ];
+const align =
+  (textAlign: string | null): Run =>
+  (_, chain) =>
+    chain.updateAttributes("paragraph", { textAlign }).updateAttributes("heading", { textAlign }).run();
+/** Of the menu, by their names. */
+const RARE: Readonly<Record<string, Run>> = {
+  Strikethrough: (_, chain) => chain.toggleStrike().run(),
+  Code: (_, chain) => chain.toggleCode().run(),
+  "Align left": align(null),
+  "Align centre": align("center"),
+  "Align right": align("right"),
+  "Move the block up": (editor) => moveBlock(editor, -1),
+  "Move the block down": (editor) => moveBlock(editor, 1),
+  "Duplicate the block": duplicateBlock,
+  "Remove the block": removeBlock,
+};
 
-const STYLES = { "0": "Text", "1": "Heading 1", "2": "Heading 2", "3": "Heading 3" };
-const ALIGNMENTS = { "": "Left", center: "Centre", right: "Right" };
+const HEADINGS = { "0": "Text", "1": "Heading 1", "2": "Heading 2", "3": "Heading 3" };
+const AROUND = { bulletList: "List", orderedList: "Numbered list", blockquote: "Quote" };
+
+function setStyle(editor: Editor, value: string): void {
+  const chain = editor.chain();
+  if (value === "bulletList") chain.toggleBulletList();
+  else if (value === "orderedList") chain.toggleOrderedList();
+  else if (value === "blockquote") chain.clearNodes().setBlockquote();
+  else if (value === "0") chain.clearNodes();
+  else chain.clearNodes().setHeading({ level: Number(value) as 1 | 2 | 3 });
+  chain.run();
+}
 
 interface ToolbarProps {
   editor: Editor;
@@ -57,8 +74,10 @@ export function Toolbar({ editor, onOpen, children }: ToolbarProps) {
     const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
     if (event.key === "Escape") editor.commands.focus();
     if (step === undefined) return;
-    event.preventDefault();
     const all = tools();
+    // The keys of the menu are its own.
+    if (!all.includes(event.target as HTMLElement)) return;
+    event.preventDefault();
     all[(all.indexOf(event.target as HTMLElement) + step + all.length) % all.length]?.focus();
   };
   const button = ([name, shown, run, active]: Tool) => (
@@ -74,7 +93,7 @@ export function Toolbar({ editor, onOpen, children }: ToolbarProps) {
     </button>
   );
   const level = editor.isActive("heading") ? editor.getAttributes("heading")["level"] : 0;
-  const { textAlign } = editor.getAttributes(level ? "heading" : "paragraph");
+  const style = Object.keys(AROUND).find((name) => editor.isActive(name)) ?? String(level);
   return (
     <div
       ref={ref}
@@ -83,6 +102,7 @@ export function Toolbar({ editor, onOpen, children }: ToolbarProps) {
       aria-label="Format"
       onKeyDown={press}
       onFocus={({ target }) => {
+        if (!tools().includes(target)) return;
         at.current = target;
         for (const tool of tools()) tool.tabIndex = tool === target ? 0 : -1;
       }}
@@ -90,32 +110,23 @@ export function Toolbar({ editor, onOpen, children }: ToolbarProps) {
       <button type="button" className="primary" onClick={() => onOpen("block")}>
         Insert
       </button>
-      <button type="button" onClick={() => onOpen("tag")}>
-        Merge tag
+      <button type="button" aria-label="Merge tag" title="Merge tag" onClick={() => onOpen("tag")}>
+        {"{ }"}
       </button>
       <Select
         aria-label="Style"
-        choices={STYLES}
-        value={String(level)}
-        onChange={(value) =>
-          value === "0"
-            ? editor.commands.setParagraph()
-            : editor.commands.setHeading({ level: Number(value) as 1 | 2 | 3 })
-        }
+        choices={{ ...HEADINGS, ...AROUND }}
+        value={style}
+        onChange={(value) => setStyle(editor, value)}
       />
       {MARKS.map(button)}
       {children}
-      <Select
-        aria-label="Alignment"
-        choices={ALIGNMENTS}
-        value={String(textAlign ?? "")}
-        onChange={(value) => {
-          const attributes = { textAlign: value || null };
-          editor.chain().updateAttributes("paragraph", attributes).updateAttributes("heading", attributes).run();
-        }}
-      />
-      {BLOCKS.map(button)}
-      {PLACES.map(button)}
+      {STEPS.map(button)}
+      <More of="text and block">
+        {Object.entries(RARE).map(([name, run]) => (
+          <Opener key={name} title={name} onOpen={() => run(editor, editor.chain().focus())} />
+        ))}
+      </More>
     </div>
   );
 }
