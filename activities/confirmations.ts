@@ -9,11 +9,14 @@ import {
 } from "../domain/audience/confirmation-mails.ts";
 import { plainName } from "../domain/audience/plain-name.ts";
 import { wordsOf } from "../domain/languages/words.ts";
+import { compileBlocks } from "../domain/mail/blocks/compile.ts";
+import type { Block } from "../domain/mail/blocks/schema.ts";
 import { confirmUrl } from "../domain/mail/links.ts";
-import { escapeHtml } from "../domain/mail/template.ts";
-import { FONT_FAMILIES, textOn } from "../lib/mail-style.ts";
 import type { ActivityDeps } from "./deps.ts";
 import { type HandOverFailure, sendDue } from "./system-mail.ts";
+
+/** In pixels: of a square logo the height, too. */
+const LOGO_WIDTH = 120;
 
 type Deps = Pick<ActivityDeps, "env" | "orm" | "vault" | "log" | "stopping">;
 
@@ -58,27 +61,21 @@ export async function sendDueConfirmations(deps: Deps): Promise<number> {
 
 /** A client chose the address, so the names in it must not be read as a link or an address, nor stand in the subject. */
 function compose(due: DueConfirmation, url: string) {
-  const { language, logoUrl, accentColor, font } = due;
-  const { subject, request, open, button, ignore, unnamedTeam, unnamedList } = wordsOf(language).confirmation;
+  const { subject, request, open, button, ignore, unnamedTeam, unnamedList } = wordsOf(due.language).confirmation;
   const fromName = plainName(due.teamName, "");
   const asked = request(plainName(due.listName, unnamedList), fromName || unnamedTeam);
-  const [fontStyle, textColor] = [`font:16px/24px ${FONT_FAMILIES[font]}`, textOn(accentColor)];
-  const logo = logoUrl
-    ? `<p><img src="${escapeHtml(logoUrl)}" alt="${escapeHtml(fromName)}" height="48" style="height:48px;border:0"></p>\n`
-    : "";
+  const paragraph = (text: string): Block => ({ type: "paragraph", content: [{ type: "text", text }] });
+  const content: Block[] = [
+    paragraph(asked),
+    { type: "button", attrs: { label: button, href: url, align: "left" } },
+    paragraph(ignore),
+  ];
+  const { logoUrl: src } = due;
+  if (src) content.unshift({ type: "image", attrs: { src, alt: fromName, width: LOGO_WIDTH, align: "left" } });
   return {
     fromName,
     subject,
     text: [asked, `${open}\n${url}`, ignore].join("\n\n"),
-    html: `<!doctype html>
-<html lang="${language}"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">
-<meta name="color-scheme" content="light dark"><title>${subject}</title></head>
-<body style="margin:0;padding:24px;${fontStyle}">
-${logo}<p>${escapeHtml(asked)}</p>
-<table role="presentation" cellpadding="0" cellspacing="0" border="0"><tr><td bgcolor="${escapeHtml(accentColor)}" style="padding:12px 24px;border-radius:6px">
-<a href="${escapeHtml(url)}" style="${fontStyle};font-weight:bold;color:${textColor};text-decoration:none">${button}</a></td></tr></table>
-<p>${ignore}</p>
-</body></html>
-`,
+    html: compileBlocks({ blocks: { type: "doc", content }, preheader: null, brand: due }),
   };
 }

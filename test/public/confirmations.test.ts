@@ -108,7 +108,7 @@ describe("Confirmation mails of double opt-in", () => {
     await kysely(orm.em.fork())
       .updateTable("teams")
       .set({ name: `Käse & "Wein" <evil.example>`, language: "de", font: "serif" })
-      .set({ logo_url: "https://logo.example/a.png?a=1&b=2", accent_color: "#ffee00" })
+      .set({ logo_url: "https://logo.example/a.png?a=1&b=2", accent_color: "#ffee00", background_color: "#123456" })
       .where("id", "=", of.teamId)
       .execute();
     const { email } = await onLists(uniqueEmail("opt-in"), 1, of, "Brief.example");
@@ -129,7 +129,11 @@ describe("Confirmation mails of double opt-in", () => {
       [url],
       "no other link, nothing is counted",
     );
-    assert.match(html, /Georgia/);
+    assert.match(
+      html,
+      /<body class="page" style="[^"]*#123456[\s\S]*Georgia/,
+      "the page of the team's mails, also in the dark",
+    );
   });
 
   it("are retried after a 4xx, and dropped once the mailbox is refused", async () => {
