@@ -287,6 +287,10 @@ describe("The editor of a draft", function () {
       const picked = { ...imageOf("drop"), attrs: { ...imageOf("drop").attrs, alt: "A cat by paste" } };
       const again = (await saved()).blocks as typeof blocks & { content: { type: string }[] };
       assert.deepEqual(again.content.filter((one) => one.type === "image")[0], picked);
+      await page.locator(".ProseMirror [data-block=image]").last().click();
+      await press(page, "ArrowRight", "Control+b");
+      await type(page, "Bold");
+      await page.locator(".ProseMirror > [data-block=image] + p > strong", { hasText: "Bold" }).waitFor();
     });
   });
 

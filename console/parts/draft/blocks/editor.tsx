@@ -1,4 +1,5 @@
 import { Editor } from "@tiptap/core";
+import { GapCursor } from "@tiptap/pm/gapcursor";
 import { Selection } from "@tiptap/pm/state";
 import { useEffect, useReducer, useRef, useState } from "react";
 import { flushSync } from "react-dom";
@@ -79,7 +80,12 @@ export function BlocksEditor({ value, onChange, tags, readOnly, shownPath }: Bod
     else if (altKey && key === "F10") focus("[role=toolbar] [tabindex='0']");
     else if ((ctrlKey || metaKey) && key.toLowerCase() === "k") setLinking(true);
     else if (key === "Enter" && selectedLeaf(editor)) focusPanel();
-    else return false;
+    else {
+      // Between two blocks no text is there yet that could be bold.
+      if ((ctrlKey || metaKey) && /^[biu]$/i.test(key) && editor.state.selection instanceof GapCursor)
+        editor.commands.insertContent({ type: "paragraph" });
+      return false;
+    }
     return true;
   };
 
