@@ -2,8 +2,7 @@ import { useSuspenseQuery } from "@tanstack/react-query";
 import { createRootRoute, createRoute, createRouter, Outlet } from "@tanstack/react-router";
 import { reach } from "./api.ts";
 import { Frame } from "./frame.tsx";
-import { SignIn } from "./pages/sign-in.tsx";
-import { Teams } from "./pages/teams.tsx";
+import { SignIn, Teams } from "./pages/sign-in.tsx";
 import { Failed, Loading, NotFound } from "./parts/page.tsx";
 
 const root = createRootRoute({ component: Outlet, notFoundComponent: NotFound });

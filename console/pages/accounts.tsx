@@ -1,19 +1,8 @@
 import { Link, useNavigate, useParams } from "@tanstack/react-router";
 import { useState } from "react";
 import type { Client } from "../api.ts";
-import {
-  LIMIT_INPUTS,
-  LOGINS,
-  LoginFields,
-  limitsOf,
-  loginOf,
-  PROVIDERS,
-  type Provider,
-  SERVER_INPUTS,
-  USUAL_SERVER,
-  useAccounts,
-} from "../parts/account.tsx";
 import { Act } from "../parts/act.tsx";
+import { useAccounts } from "../parts/draft/drafts.ts";
 import { ChoiceFilter, useFilters } from "../parts/filters.tsx";
 import { Field, Inputs, type Values } from "../parts/form.tsx";
 import { More } from "../parts/more.tsx";
@@ -21,6 +10,86 @@ import { choicesOf, Facts, PageHead, Part, State, When } from "../parts/page.tsx
 import { Days, Rates } from "../parts/send/figures.tsx";
 import { All } from "../parts/table.tsx";
 import { useData, useRole, useWorkspace } from "../session.tsx";
+
+/** The providers by their codes, with the server that they usually have. */
+const PROVIDERS = {
+  SMTP_OTHER: ["Other SMTP server", ""],
+  GOOGLE: ["Google (Gmail, Workspace)", "smtp.gmail.com"],
+  MICROSOFT: ["Microsoft 365", "smtp.office365.com"],
+  SMTP_AMAZON_SES: ["Amazon SES", "email-smtp.eu-central-1.amazonaws.com"],
+  SMTP_BREVO: ["Brevo", "smtp-relay.brevo.com"],
+  SMTP_MAILGUN: ["Mailgun", "smtp.mailgun.org"],
+  SMTP_MAILJET: ["Mailjet", "in-v3.mailjet.com"],
+  SMTP_POSTMARK: ["Postmark", "smtp.postmarkapp.com"],
+  SMTP_RESEND: ["Resend", "smtp.resend.com"],
+  SMTP_SENDGRID: ["SendGrid", "smtp.sendgrid.net"],
+  SMTP_SPARKPOST: ["SparkPost", "smtp.sparkpostmail.com"],
+} as const;
+type Provider = keyof typeof PROVIDERS;
+
+const SECURITIES = {
+  starttls: "STARTTLS, usually port 587",
+  tls: "TLS, usually port 465",
+  none: "None (this machine only)",
+};
+const count = { type: "number", min: 1 } as const;
+const SERVER_INPUTS = [
+  ["host", "Server", { required: true }],
+  ["port", "Port", { ...count, max: 65_535, required: true }],
+  ["security", "Security", { choices: SECURITIES }],
+] as const;
+const LIMIT_INPUTS = [
+  ["max_connections", "Simultaneous connections", { ...count, max: 1_000, required: true }],
+  ["hourly_limit", "Emails per hour", { ...count, hint: "As your provider allows. Leave empty for no limit." }],
+  ["daily_limit", "Emails per day", { ...count, hint: "A day begins at midnight UTC. Leave empty for no limit." }],
+] as const;
+const USUAL_SERVER = { port: 587, security: "starttls", max_connections: 10 };
+
+const LOGINS = {
+  password: "Password",
+  oauth: "OAuth, with a refresh token",
+  none: "No login",
+};
+const secret = { type: "password", autoComplete: "new-password" } as const;
+const USERNAME = ["username", "User name", { required: true, autoComplete: "off" }] as const;
+const LOGIN_INPUTS = {
+  password: [USERNAME, ["password", "Password", { ...secret, required: true }]],
+  oauth: [
+    USERNAME,
+    ["client_id", "Client ID", { required: true, autoComplete: "off" }],
+    ["client_secret", "Client secret", { ...secret, hint: "Leave empty if the client has none." }],
+    ["refresh_token", "Refresh token", { ...secret, required: true }],
+    ["token_url", "Token endpoint", { type: "url", hint: "Leave empty for Google or Microsoft." }],
+  ],
+  none: [],
+} as const;
+/** Names of the inputs of a login, as the service names them in its refusals. */
+const LOGIN_FIELDS = ["username", "password", "client_id", "client_secret", "refresh_token", "token_url"];
+
+const limitsOf = (values: Values) => ({
+  max_connections: Number(values["max_connections"]),
+  hourly_limit: Number(values["hourly_limit"]) || null,
+  daily_limit: Number(values["daily_limit"]) || null,
+});
+
+/** Fields that are empty, or not shown, are left out. */
+const loginOf = (values: Values) => ({
+  host: values["host"] ?? "",
+  port: Number(values["port"]),
+  security: values["security"] as keyof typeof SECURITIES,
+  ...Object.fromEntries(LOGIN_FIELDS.flatMap((name) => (values[name] ? [[name, values[name]]] : []))),
+  username: values["username"] || null,
+});
+
+function LoginFields() {
+  const [kind, setKind] = useState("password");
+  return (
+    <>
+      <Field label="Login" name="login" choices={LOGINS} value={kind} onChange={setKind} />
+      <Inputs inputs={LOGIN_INPUTS[kind as keyof typeof LOGINS]} />
+    </>
+  );
+}
 
 const STATES = {
   ACTIVE: ["Working", "good"],

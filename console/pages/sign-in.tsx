@@ -1,8 +1,9 @@
-import { Link, useLocation } from "@tanstack/react-router";
+import { Link, Navigate, useLocation } from "@tanstack/react-router";
 import { useState } from "react";
-import { request } from "../api.ts";
+import { refusalOf, request } from "../api.ts";
 import { Form } from "../parts/form.tsx";
-import { Brand } from "../parts/page.tsx";
+import { Brand, Loading, Problem } from "../parts/page.tsx";
+import { ROLES, useSession } from "../session.tsx";
 
 /** The page to return to. The link of the mail opens a tab of its own. */
 const PAGE = "mailkeel-page";
@@ -71,5 +72,33 @@ function UseLink({ link }: { link: string }) {
         </Link>
       </p>
     </>
+  );
+}
+
+/** The choice of a team, for a member of several. */
+export function Teams() {
+  const session = useSession();
+  if (session.isPending) return <Loading />;
+  if (session.error) {
+    if (refusalOf(session.error).status === 401) return <Navigate to="/sign-in" />;
+    return <Problem error={session.error} />;
+  }
+  const { teams } = session.data;
+  const [only] = teams;
+  if (only && teams.length === 1) return <Navigate to={`/${only.id}/live`} />;
+  return (
+    <main className="alone">
+      <Brand />
+      <h1>Your teams</h1>
+      <ul className="plain">
+        {teams.map(({ id, name, role }) => (
+          <li key={id}>
+            <Link to={`/${id}/live`}>
+              <bdi>{name}</bdi> <span className="muted">{ROLES[role]}</span>
+            </Link>
+          </li>
+        ))}
+      </ul>
+    </main>
   );
 }

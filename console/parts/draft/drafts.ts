@@ -40,6 +40,9 @@ export const useTargets = (kind: Kind) =>
     ({ app: { audience } }) => (kind === "newsletter" ? audience.allLists.query({}) : audience.segments.query({})),
   );
 
+/** The sending accounts of the team. */
+export const useAccounts = () => useData(["accounts", "list"], ({ app }) => app.accounts.list.query({}));
+
 /** The facts of a draft that the API does not show, and the merge tags that it may use. */
 export const useSettings = (type: Kind, id: string) =>
   useData([`${type}s`, id, "settings"], ({ app }) => app.content.settings.query({ query: { type, id } }));

@@ -3,7 +3,6 @@ import { useBlocker } from "@tanstack/react-router";
 import { type ReactNode, useEffect, useEffectEvent, useId, useRef, useState } from "react";
 import { Kept, problemOf, refusalOf } from "../../api.ts";
 import { useRole, useWorkspace } from "../../session.tsx";
-import { useAccounts } from "../account.tsx";
 import { Dialog } from "../dialog.tsx";
 import { useEdit } from "../edit.tsx";
 import { assertValid, Field, focusRefused, RefusedBy } from "../form.tsx";
@@ -12,7 +11,7 @@ import type { Kind } from "../send/calls.ts";
 import { linesOfText, refusedPlace } from "./blocks/text.ts";
 import { Body } from "./body.tsx";
 import { type Content, changesFrom, contentOf, isHtml, type Place, saveEdits, type Written } from "./content.ts";
-import { type Draft, useContent, useSettings } from "./drafts.ts";
+import { type Draft, useAccounts, useContent, useSettings } from "./drafts.ts";
 import { TagField } from "./tag-field.tsx";
 
 /** From the last change on; after a failure that may pass, from there on. */

@@ -1,13 +1,12 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useId, useState } from "react";
 import { useRole, useWorkspace } from "../../session.tsx";
-import { useAccounts } from "../account.tsx";
 import { Combobox } from "../combobox.tsx";
 import { useEdit } from "../edit.tsx";
 import { Field, MOST_LISTED, type Save, Ticks } from "../form.tsx";
 import { Problem } from "../page.tsx";
 import type { Kind } from "../send/calls.ts";
-import { type Draft, useContent, useSettings, useTargets } from "./drafts.ts";
+import { type Draft, useAccounts, useContent, useSettings, useTargets } from "./drafts.ts";
 
 const DAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
 const OF_TEAM = { OFF: "off", ALL: "for everyone who has not said no", AGREED: "for people who agreed" };
