@@ -3,6 +3,7 @@ import { Link, Navigate, Outlet, useLocation, useNavigate, useParams } from "@ta
 import { useEffect, useMemo, useRef } from "react";
 import { clientOf, refusalOf, request } from "./api.ts";
 import { Select } from "./parts/form.tsx";
+import { More, Opener } from "./parts/more.tsx";
 import { Brand, Icon, Loading, Problem } from "./parts/page.tsx";
 import { isAtLeast, ROLES, useSession, WorkspaceProvider } from "./session.tsx";
 
@@ -134,18 +135,13 @@ export function Frame() {
               </section>
             ))}
           </nav>
-          <details className="menu">
-            <summary>{session.data.email}</summary>
-            <div>
-              <p className="muted">{ROLES[current.role]}</p>
-              <button type="button" onClick={() => signOut(false)}>
-                Sign out
-              </button>
-              <button type="button" onClick={() => signOut(true)}>
-                Sign out everywhere
-              </button>
-            </div>
-          </details>
+          <bdi className="cut account">
+            {session.data.email} <span className="muted">{ROLES[current.role]}</span>
+          </bdi>
+          <More of={session.data.email}>
+            <Opener title="Sign out" onOpen={() => signOut(false)} />
+            <Opener title="Sign out everywhere" onOpen={() => signOut(true)} />
+          </More>
         </header>
         <main id="page" key={base}>
           {hasEnded && (
