@@ -83,7 +83,10 @@ export function Page() {
 function Sample({ values }: { values: Values }) {
   const { accent_color: accent = "", background_color: backgroundColor, font = "" } = values;
   return (
-    <div className="sample" style={{ backgroundColor, fontFamily: FONT_FAMILIES[font as keyof typeof FONT_FAMILIES] }}>
+    <div
+      className="card sample"
+      style={{ backgroundColor, fontFamily: FONT_FAMILIES[font as keyof typeof FONT_FAMILIES] }}
+    >
       <div>
         <p>The text of an email.</p>
         <span style={{ backgroundColor: accent, color: textOn(accent) }}>A button</span>

@@ -1,7 +1,7 @@
 import { useState } from "react";
 import type { Client, DataOf } from "../api.ts";
 import { Act, Opens } from "../parts/act.tsx";
-import { useLists } from "../parts/audience/lists.ts";
+import { useLists } from "../parts/audience/people.tsx";
 import { Refused, Ticks, type Values } from "../parts/form.tsx";
 import { Copy, PageHead, State, When } from "../parts/page.tsx";
 import { List } from "../parts/table.tsx";

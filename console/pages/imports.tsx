@@ -2,7 +2,7 @@ import { Link, useNavigate, useParams } from "@tanstack/react-router";
 import { useRef, useState } from "react";
 import { type Client, type DataOf, refusalOf } from "../api.ts";
 import { Act } from "../parts/act.tsx";
-import { useLists } from "../parts/audience/lists.ts";
+import { useLists } from "../parts/audience/people.tsx";
 import { saveFile } from "../parts/export.tsx";
 import { useFilters } from "../parts/filters.tsx";
 import { Field, Form, Select, type Values } from "../parts/form.tsx";

@@ -1,7 +1,7 @@
 import { useState } from "react";
 import type { Client } from "../api.ts";
 import { Act } from "../parts/act.tsx";
-import { useLists } from "../parts/audience/lists.ts";
+import { useLists } from "../parts/audience/people.tsx";
 import { useSecret } from "../parts/dialog.tsx";
 import { ChoiceFilter, useFilters } from "../parts/filters.tsx";
 import { Field, type FormProps, Inputs, Refused, Ticks, textsOf } from "../parts/form.tsx";
@@ -261,13 +261,8 @@ const PURPOSES: Readonly<Record<string, readonly Scope[]>> = {
 
 const sends = (scopes: readonly string[]): boolean => SENDS.some((scope) => scopes.includes(scope));
 
-interface ScopesProps {
-  chosen: readonly Scope[];
-  onChange: (scopes: Scope[]) => void;
-}
-
 /** A choice of scopes: by purpose, then one by one. The pair that no key may hold cannot be chosen. */
-function ScopeChoice({ chosen, onChange }: ScopesProps) {
+function ScopeChoice({ chosen, onChange }: { chosen: readonly Scope[]; onChange: (scopes: Scope[]) => void }) {
   const isForbidden = (scope: Scope) =>
     (SENDS.includes(scope) && chosen.includes("suppressions:delete")) ||
     (scope === "suppressions:delete" && sends(chosen));

@@ -2,9 +2,13 @@ import { Link, useParams } from "@tanstack/react-router";
 import type { Client, DataOf } from "../api.ts";
 import { Act } from "../parts/act.tsx";
 import { AddressList, useSearch } from "../parts/audience/address-list.tsx";
-import { type ListRecord, SUBSCRIPTION_STATUSES } from "../parts/audience/lists.ts";
-import { nameOf, PERSON_INPUTS, PersonLink } from "../parts/audience/people.tsx";
-import { SubscriptionActions } from "../parts/audience/subscription.tsx";
+import {
+  type ListRecord,
+  nameOf,
+  PERSON_INPUTS,
+  PersonLink,
+  SUBSCRIPTION_STATUSES,
+} from "../parts/audience/people.tsx";
 import { Export } from "../parts/export.tsx";
 import { ChoiceFilter, choiceOf, SearchFilter, useFilters } from "../parts/filters.tsx";
 import type { Values } from "../parts/form.tsx";
@@ -242,5 +246,26 @@ function AddPerson({ list: { id: listId, name, optin } }: { list: ListRecord }) 
     >
       <p className="muted">Names are saved only for new subscribers.</p>
     </Act>
+  );
+}
+
+/** Buttons that end a subscription. An opt-out stays as the record of it. @param of with the name of the person or the list */
+export function SubscriptionActions(of: Record<"listId" | "subscriberId" | "status" | "name", string>) {
+  const { listId, subscriberId, status, name } = of;
+  const { lists } = useWorkspace().client.api;
+  const params = { listId, subscriberId };
+  if (!useRole("EDITOR") || status === "UNSUBSCRIBED") return null;
+  return (
+    <More of={name}>
+      <Remove
+        title="Unsubscribe"
+        act={(options) => lists.updateMember.mutate({ params, body: { status: "UNSUBSCRIBED" } }, options)}
+      >
+        {name}: the person no longer gets these emails. Only they can undo it, by confirming.
+      </Remove>
+      <Remove title="Remove" act={(options) => lists.removeMember.mutate({ params }, options)}>
+        {name}: the person is removed from the list. They stay in the audience, and can be added again.
+      </Remove>
+    </More>
   );
 }

@@ -1,7 +1,6 @@
 import { Link, useParams } from "@tanstack/react-router";
 import type { ReactNode } from "react";
 import { Act } from "../parts/act.tsx";
-import { SUBSCRIPTION_STATUSES, useLists } from "../parts/audience/lists.ts";
 import {
   type Contact,
   DeletePerson,
@@ -10,11 +9,11 @@ import {
   type Person,
   PersonButton,
   type PersonKind,
+  SUBSCRIPTION_STATUSES,
   type Subscriber,
   useFields,
+  useLists,
 } from "../parts/audience/people.tsx";
-import { SubscriptionActions } from "../parts/audience/subscription.tsx";
-import { Lift, REASONS, Suppress } from "../parts/audience/suppressions.tsx";
 import { plainSubject } from "../parts/draft/content.ts";
 import type { Values } from "../parts/form.tsx";
 import { More } from "../parts/more.tsx";
@@ -23,6 +22,8 @@ import { OUTCOMES } from "../parts/send/live-send.tsx";
 import { reasonText } from "../parts/send/words.ts";
 import { List, Table } from "../parts/table.tsx";
 import { useData, useRole, useWorkspace } from "../session.tsx";
+import { SubscriptionActions } from "./lists.tsx";
+import { Lift, REASONS, Suppress } from "./suppressions.tsx";
 
 /** One person by their address: as a subscriber and as a contact, and the mails to them. */
 export function Page() {
@@ -132,15 +133,9 @@ const ABSENT = {
   contacts: "Not a contact: they get no campaigns.",
 } as const;
 
-interface RecordProps {
-  kind: PersonKind;
-  email: string;
-  person: Person | undefined;
-  children?: ReactNode;
-}
-
 /** The person as a subscriber or a contact. */
-function RecordOf({ kind, email, person, children }: RecordProps) {
+function RecordOf(of: { kind: PersonKind; email: string; person: Person | undefined; children?: ReactNode }) {
+  const { kind, email, person, children } = of;
   const mayWrite = useRole("EDITOR");
   if (!person) {
     return (

@@ -62,11 +62,6 @@ function Saved(params: { segmentId: string }) {
   return <Editor key={turn} edits={{ id: params.segmentId, record, read }} onKept={() => setTurn(turn + 1)} />;
 }
 
-interface EditorProps {
-  edits?: Edited<Segment>;
-  onKept?: () => void;
-}
-
 /** Conditions on what people did with a mail, which its report puts into the URL. */
 function conditionsFrom({ activity, mail, link }: Record<string, string | undefined>): Condition {
   const did = (event: string) => ({ event, resource: mail, ...(link && { link }) });
@@ -74,7 +69,7 @@ function conditionsFrom({ activity, mail, link }: Record<string, string | undefi
   return { all: activity === "not_opened" ? [did("received_tracked"), { not: did("opened") }] : [did(activity)] };
 }
 
-function Editor({ edits, onKept }: EditorProps) {
+function Editor({ edits, onKept }: { edits?: Edited<Segment>; onKept?: () => void }) {
   const segment = edits?.record;
   const [search] = useFilters();
   const { client, base } = useWorkspace();

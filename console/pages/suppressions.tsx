@@ -1,11 +1,12 @@
 import type { Client, DataOf } from "../api.ts";
+import { Act } from "../parts/act.tsx";
 import { AddressList, useSearch } from "../parts/audience/address-list.tsx";
 import { PersonLink } from "../parts/audience/people.tsx";
-import { Lift, REASONS, Suppress } from "../parts/audience/suppressions.tsx";
 import { Export } from "../parts/export.tsx";
 import { ChoiceFilter, useFilters } from "../parts/filters.tsx";
 import { PageHead, When } from "../parts/page.tsx";
-import { useWorkspace } from "../session.tsx";
+import { Remove } from "../parts/remove.tsx";
+import { useRole, useWorkspace } from "../session.tsx";
 
 type Suppression = DataOf<Client["api"]["suppressions"]["retrieve"]["query"]>;
 
@@ -38,5 +39,56 @@ export function Page() {
         <ChoiceFilter name="reason" label="Reason" any="all" choices={REASONS} />
       </AddressList>
     </>
+  );
+}
+
+export const REASONS: Readonly<Record<string, string>> = {
+  MANUAL: "added by the team",
+  UNSUBSCRIBED: "unsubscribed from all emails",
+  "bounce:hard": "bounced: the address does not work",
+  "bounce:soft": "bounced several times",
+  "bounce:complaint": "marked an email as spam",
+};
+
+/** A button that lets an address be mailed again, for those who may. */
+export function Lift({ id: suppressionId, reason, email }: { id: string; reason: string; email: string }) {
+  const { suppressions } = useWorkspace().client.api;
+  if (!useRole("ADMIN")) return null;
+  return (
+    <Remove
+      title="Allow email again"
+      act={(options) => suppressions.remove.mutate({ params: { suppressionId } }, options)}
+    >
+      {email} is suppressed: {REASONS[reason] ?? reason}.{" "}
+      {reason !== "MANUAL" && "Allow email again only if the person asked for it, or the address was fixed. "}
+      They stay unsubscribed from lists they left, and another bounce or complaint suppresses the address again.
+    </Remove>
+  );
+}
+
+const NOTE = "A suppressed address gets no newsletters, campaigns or sequences. Only an admin can allow email again.";
+
+/** A button that stops mail to addresses. @param email the only one; a field asks for some unless given */
+export function Suppress({ email }: { email?: string }) {
+  const { suppressions } = useWorkspace().client.api;
+  if (!useRole("EDITOR")) return null;
+  const stop = async (text: string) => {
+    const emails = text.split(/[\s,;]+/).filter(Boolean);
+    const { added, already_suppressed: present } = (await suppressions.create.mutate({ body: { emails } })).data;
+    return email ? undefined : `Suppressed: ${added.length}. Already suppressed: ${present.length}.`;
+  };
+  return (
+    <Act
+      title={email ? "Suppress this address" : "Suppress addresses"}
+      submit="Suppress"
+      kind={email ? "danger" : "primary"}
+      note={NOTE}
+      inputs={
+        email ? [] : [["emails", "Addresses", { rows: 8, required: true, hint: "One on each line, at most 100." }]]
+      }
+      act={({ emails = email ?? "" }) => stop(emails)}
+    >
+      {email && <p>{email}</p>}
+    </Act>
   );
 }

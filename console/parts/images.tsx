@@ -52,12 +52,14 @@ export function useUpload(onEach?: (image: Image) => void) {
   });
 }
 
-interface PickerProps {
-  onPick: (image: Image) => void;
-}
-
 /** A button that opens the picker. */
-export const PickImage = ({ label = "Choose an image", onPick }: PickerProps & { label?: string }) => (
+export const PickImage = ({
+  label = "Choose an image",
+  onPick,
+}: {
+  label?: string;
+  onPick: (image: Image) => void;
+}) => (
   <Opens title={label} heading="Images">
     {(close) => (
       <Picker
@@ -70,7 +72,7 @@ export const PickImage = ({ label = "Choose an image", onPick }: PickerProps & {
   </Opens>
 );
 
-function Picker({ onPick }: PickerProps) {
+function Picker({ onPick }: { onPick: (image: Image) => void }) {
   const { client, base } = useWorkspace();
   const mayWrite = useRole("EDITOR");
   const { mutate, isPending, error } = useUpload();

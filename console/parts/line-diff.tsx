@@ -4,13 +4,8 @@ const TIMEOUT_MS = 1_000;
 /** Lines that stay beside a change. */
 const CONTEXT = 2;
 
-interface LineDiffProps {
-  from: string;
-  to: string;
-}
-
 /** The lines that only one of two texts has, and some around them. */
-export function LineDiff({ from, to }: LineDiffProps) {
+export function LineDiff({ from, to }: { from: string; to: string }) {
   const parts = diffLines(from, to, { timeout: TIMEOUT_MS, ignoreNewlineAtEof: true }) ?? [
     { value: from, removed: true, added: false },
     { value: to, removed: false, added: true },

@@ -87,15 +87,9 @@ export function ChooseTemplate() {
   );
 }
 
-interface SourceProps {
-  kind: Kind;
-  id: string;
-  name: string;
-  isDisabled: boolean;
-}
-
 /** Saves the content of a newsletter or campaign, as a new template or in the place of one. */
-export function SaveAsTemplate({ kind, id, name, isDisabled }: SourceProps) {
+export function SaveAsTemplate(of: { kind: Kind; id: string; name: string; isDisabled: boolean }) {
+  const { kind, id, name, isDisabled } = of;
   const { templates } = useWorkspace().client.app;
   return (
     <Act

@@ -2,8 +2,7 @@ import { useState } from "react";
 import { useData, useWorkspace } from "../../session.tsx";
 import { Field, Select } from "../form.tsx";
 import { choicesOf, Part } from "../page.tsx";
-import { SUBSCRIPTION_STATUSES, useLists } from "./lists.ts";
-import { EMAIL_STATUSES, type FieldDefinition, useFields } from "./people.tsx";
+import { EMAIL_STATUSES, type FieldDefinition, SUBSCRIPTION_STATUSES, useFields, useLists } from "./people.tsx";
 
 /** A part of a segment's conditions; the server knows the language. */
 export type Condition = Readonly<Record<string, unknown>>;

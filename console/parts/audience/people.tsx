@@ -11,6 +11,17 @@ export type FieldDefinition = DataOf<Client["api"]["contacts"]["listFields"]["qu
 export type PersonKind = "subscribers" | "contacts";
 export type Person = Omit<Subscriber, "object" | "subscriptions"> & Partial<Pick<Contact, "fields" | "email_status">>;
 
+export type ListRecord = DataOf<Client["api"]["lists"]["retrieve"]["query"]>;
+
+export const SUBSCRIPTION_STATUSES = {
+  CONFIRMED: ["subscribed", "good"],
+  PENDING: ["awaiting confirmation", "warn"],
+  UNSUBSCRIBED: ["unsubscribed", "muted"],
+} as const;
+
+/** All lists of the team, by their names. */
+export const useLists = () => useData(["lists", "all"], ({ app }) => app.audience.allLists.query({}));
+
 const ONE = { subscribers: "subscriber", contacts: "contact" } as const;
 
 export const EMAIL_STATUSES = {

@@ -18,14 +18,9 @@ import { TagField } from "./tag-field.tsx";
 const AUTOSAVE_MS = 1_500;
 const RETRY_MS = 10_000;
 
-interface DraftProps {
-  kind: Kind;
-  draft: Draft;
-  onDirty: (isDirty: boolean) => void;
-}
-
 /** The content of a draft. */
-export function DraftEditor({ kind, draft, onDirty }: DraftProps) {
+export function DraftEditor(of: { kind: Kind; draft: Draft; onDirty: (isDirty: boolean) => void }) {
+  const { kind, draft, onDirty } = of;
   const accounts = useAccounts();
   const { merge_tags: tags } = useSettings(kind, draft.id);
   const place = useContent(kind, draft.id);

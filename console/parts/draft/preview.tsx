@@ -86,13 +86,15 @@ export function Preview({ mail, version }: PreviewProps) {
   );
 }
 
-interface FoundProps {
+function FoundPeople({
+  among,
+  beginning,
+  onChoose,
+}: {
   among: "subscribers" | "contacts";
   beginning: string;
   onChoose: (email: string) => void;
-}
-
-function FoundPeople({ among, beginning, onChoose }: FoundProps) {
+}) {
   const { client, base } = useWorkspace();
   const { data, error } = useQuery({
     queryKey: [base, among, beginning],

@@ -24,11 +24,7 @@ export const Versions = (props: VersionsProps) => (
   </Opens>
 );
 
-interface Done {
-  onDone: () => void;
-}
-
-function List({ onDone, ...props }: VersionsProps & Done) {
+function List({ onDone, ...props }: VersionsProps & { onDone: () => void }) {
   const { versions } = useWorkspace().client.app.content;
   const [opened, setOpened] = useState<string>();
   const { mail: query, draft } = props;
@@ -55,7 +51,7 @@ function List({ onDone, ...props }: VersionsProps & Done) {
 }
 
 /** One version beside what is written now. */
-function Version({ mail, draft, mayWrite, restore, id, onDone }: VersionsProps & Done & { id: string }) {
+function Version({ mail, draft, mayWrite, restore, id, onDone }: VersionsProps & { onDone: () => void; id: string }) {
   const { version } = useWorkspace().client.app.content;
   const then = useData(["versions", mail, id], () => version.query({ query: { ...mail, version_id: id } }));
   const { mutate, isPending, error } = useMutation({ mutationFn: () => restore({ ...then, id }), onSuccess: onDone });
