@@ -1,11 +1,12 @@
 import assert from "node:assert/strict";
 import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
+import { recordErased } from "../../domain/erasure/erased-addresses.ts";
 import type { ImportKind } from "../../domain/import/stored.ts";
 import { importWorkflowId } from "../../temporal/ids.ts";
 import { clientAs, type consoleClient, refusalCodeOf } from "../support/console.ts";
 import { eventually } from "../support/eventually.ts";
-import { makeTeam, type TestTeam, unique, uniqueEmail } from "../support/factories.ts";
+import { makeTeam, type TestTeam, tenantOf, unique, uniqueEmail } from "../support/factories.ts";
 import { testsOf } from "../support/long.ts";
 import { kill } from "../support/processes.ts";
 import { prune } from "../support/retention.ts";
@@ -170,6 +171,19 @@ describe("An import in the console", () => {
     assert.equal(await count("contacts"), (before ?? 0) + 1);
     const { csv } = (await client.app.imports.export.query({ query: { of: "contacts" } })).data;
     assert.ok(csv.includes(`${name}@example.com,,${name},,,,\r\n`), csv);
+  });
+
+  it("names the address of a refused line, and none that was erased", async () => {
+    const [kept, erased] = [uniqueEmail(), uniqueEmail()];
+    await recordErased(own.em.fork(), own.vault, tenantOf(own), erased);
+    const rows = [kept, erased].map((email) => `${email},${"x".repeat(500)}\n`);
+    const id = await upload(client, `email,first_name\n${rows.join("")}`);
+    const { refused } = await check(client, id, "contacts");
+    assert.deepEqual(
+      refused.map(({ address }) => address),
+      [kept, null],
+    );
+    await client.app.imports.remove.mutate({ params: { importId: id } });
   });
 
   it("suppresses the addresses of a block list, whose reasons name none", async () => {

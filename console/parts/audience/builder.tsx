@@ -281,14 +281,11 @@ type ValueProps = EditProps<unknown> & { control: Control; isNumber: boolean };
 function ValueInput({ control, isNumber, value, onChange }: ValueProps) {
   if (control === "none") return null;
   if (control === "day") return <DayInput value={value} onChange={onChange} />;
-  if (control === "boolean") {
-    const choices = { true: "yes", false: "no" };
-    return (
-      <Pick label="Value" value={String(value)} choices={choices} onChange={(text) => onChange(text === "true")} />
-    );
-  }
-  if (control === "status") {
-    return <Pick label="Value" value={String(value)} choices={choicesOf(EMAIL_STATUSES)} onChange={onChange} />;
+  if (control === "boolean" || control === "status") {
+    const isYesOrNo = control === "boolean";
+    const choices = isYesOrNo ? { true: "yes", false: "no" } : choicesOf(EMAIL_STATUSES);
+    const choose = (text: string) => onChange(isYesOrNo ? text === "true" : text);
+    return <Pick label="Value" value={String(value)} choices={choices} onChange={choose} />;
   }
   if (control === "lines") {
     return (
