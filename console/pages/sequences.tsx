@@ -5,7 +5,7 @@ import { Act } from "../parts/act.tsx";
 import { type Condition, Conditions, grouped, partsOf } from "../parts/audience/builder.tsx";
 import { blocksText, EMPTY } from "../parts/draft/blocks/text.ts";
 import { type Content, isHtml, type Place, plainSubject, type Written } from "../parts/draft/content.ts";
-import { type Mail, useAccounts, useTargets } from "../parts/draft/drafts.ts";
+import { type Mail, STATES, useAccounts, useTargets } from "../parts/draft/drafts.ts";
 import { Editor, type InputOf } from "../parts/draft/editor.tsx";
 import { Preview } from "../parts/draft/preview.tsx";
 import { TestMail } from "../parts/draft/test-mail.tsx";
@@ -19,6 +19,9 @@ import { Warnings } from "../parts/send/check-send.tsx";
 import { people } from "../parts/send/words.ts";
 import { List, Table } from "../parts/table.tsx";
 import { useData, useRole, useWorkspace } from "../session.tsx";
+
+const { DRAFT, ACTIVE, PAUSED, STOPPED } = STATES;
+const SEQUENCE_STATES = { DRAFT, ACTIVE, PAUSED, STOPPED };
 
 /** The sequences of a team. */
 export function Sequences() {
@@ -281,14 +284,6 @@ function WhoEnters(params: { sequenceId: string }) {
   };
   return <Inputs inputs={[["members", "Who enters", { choices }]]} />;
 }
-
-/** The words of a status, and their colour. */
-const SEQUENCE_STATES = {
-  DRAFT: ["Draft", "muted"],
-  ACTIVE: ["Running", "good"],
-  PAUSED: ["Paused", "warn"],
-  STOPPED: ["Stopped", "muted"],
-} as const;
 
 type Sequences = Client["app"]["sequences"];
 type Sequence = DataOf<Sequences["show"]["query"]>;
