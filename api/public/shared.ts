@@ -59,8 +59,8 @@ export function showMail(
   { subject, html }: { subject: string; html: string },
   own: Record<string, string>,
 ): void {
-  // A sandboxed page has no origin that a cluster could be keyed by; browsers complain.
-  res.removeHeader("Origin-Agent-Cluster");
+  // A sandboxed page has no origin that a cluster could be keyed by, and browsers may refuse one with a policy for its opener.
+  for (const name of ["Origin-Agent-Cluster", "Cross-Origin-Opener-Policy"]) res.removeHeader(name);
   res.set({ "Content-Security-Policy": MAIL_POLICY, "Referrer-Policy": "no-referrer", ...own });
   res.type("html").send(`<!doctype html>
 <html lang="${localsOf(res).look?.language ?? "en"}">

@@ -56,6 +56,8 @@ describe("A mail as a page", () => {
     assert.deepEqual([policy.has("script-src"), policy.get("form-action")], [false, "'none'"]);
     assert.equal(headers["cache-control"], "no-store");
     assert.equal(headers["referrer-policy"], "no-referrer");
+    // By the standard a browser refuses a page with both a sandbox and such a policy.
+    assert.equal(headers["cross-origin-opener-policy"], undefined);
     assert.match(headers["x-robots-tag"] ?? "", /noindex/);
   });
 
