@@ -4,6 +4,7 @@ import type { ConsentStatus } from "../../db/entities/audience.ts";
 import {
   type Confirmation,
   confirmSubscription,
+  idOfWords,
   readConfirmation,
   teamOfConfirmation,
 } from "../../domain/audience/confirmations.ts";
@@ -137,6 +138,13 @@ function consentPage(words: Words, { teamName, question, tracked, answer }: Mail
   };
 }
 
+/** Asks for the confirmation. The button names the words above it: those of a later sign-up are asked for anew. */
+const confirmPage = ({ confirm, confirmation }: Words, { listName, teamName, agreed }: Confirmation): Page => ({
+  title: confirm.title(listName),
+  paragraphs: [confirm.question(teamName), ...agreed],
+  buttons: [{ label: confirmation.button, scope: idOfWords(agreed), isMain: true }],
+});
+
 function confirmedPage({ confirm }: Words, confirmation: Confirmation, title = confirm.done): Page {
   const { listName, teamName, isSuppressed } = confirmation;
   if (isSuppressed) return { title: confirm.held, paragraphs: [confirm.suppressed(teamName)] };
@@ -228,14 +236,9 @@ export function publicRouter(deps: Pick<Deps, "env" | "orm" | "vault" | "images"
     await claimForTeam(res, token.listId, (em) => teamOfConfirmation(em, token));
     const confirmation = await readConfirmation(orm.em.fork(), token);
     const words = wordsFor(res);
-    const { title, question, already } = words.confirm;
     if (!confirmation) return show(res, spentPage(words), 404);
-    if (confirmation.isConfirmed) return show(res, confirmedPage(words, confirmation, already));
-    show(res, {
-      title: title(confirmation.listName),
-      paragraphs: [question(confirmation.teamName), ...confirmation.agreed],
-      buttons: [{ label: words.confirmation.button, isMain: true }],
-    });
+    if (!confirmation.isConfirmed) return show(res, confirmPage(words, confirmation));
+    show(res, confirmedPage(words, confirmation, words.confirm.already));
   });
 
   router.post("/c/:token", readForm, async (req: Request<{ token: string }>, res) => {
@@ -243,9 +246,11 @@ export function publicRouter(deps: Pick<Deps, "env" | "orm" | "vault" | "images"
     const token = readConfirmationToken(vault, req.params.token);
     if (!token) return refuse(res);
     await claimForTeam(res, token.listId, (em) => teamOfConfirmation(em, token), true);
-    const confirmed = await patiently((em) => confirmSubscription(em, vault, token));
+    const agreed = buttonOf(req.body) ?? undefined;
+    const confirmation = await patiently((em) => confirmSubscription(em, vault, token, agreed));
     const words = wordsFor(res);
-    show(res, confirmed ? confirmedPage(words, confirmed) : spentPage(words), confirmed ? 200 : 404);
+    if (!confirmation) return show(res, spentPage(words), 404);
+    show(res, confirmation.isConfirmed ? confirmedPage(words, confirmation) : confirmPage(words, confirmation));
   });
 
   router.get("/i/:name", async (req: Request<{ name: string }>, res) => {

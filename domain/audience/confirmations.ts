@@ -1,3 +1,4 @@
+import { hash } from "node:crypto";
 import { sql } from "kysely";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { countForm } from "../forms/forms.ts";
@@ -21,6 +22,9 @@ export interface Confirmation {
   /** The words to which the person agrees by confirming: those of the form at which they signed up. */
   agreed: string[];
 }
+
+/** Stands for the words to which a person agrees by a button. */
+export const idOfWords = (agreed: readonly string[]): string => hash("sha256", agreed.join("\n"));
 
 /**
  * Reads a confirmation link; undefined when it is not of the present address and sign-up. It takes no tenant: the signed link
@@ -87,18 +91,21 @@ async function findSubscription(
 /**
  * Confirms a subscription, once, in the caller's transaction. The link of a sign-up after an opt-out also lifts the
  * suppression of an unsubscribe, and then opts the person out of the lists that they did not confirm since.
+ * @param agreedId of the words that the person was shown; the subscription stays as it is where they are others by now
  * @returns undefined as `readConfirmation`
  */
 export async function confirmSubscription(
   em: EntityManager,
   vault: Vault,
   token: ConfirmationToken,
+  agreedId = idOfWords([]),
 ): Promise<Confirmation | undefined> {
   const present = await findSubscription(em, token);
   if (!present || present.confirmation.isConfirmed) return present?.confirmation;
   // Locked, so that the address does not change before the confirmation is written.
   const found = await findSubscription(em, token, { lock: true });
-  if (!found || found.confirmation.isConfirmed) return found?.confirmation;
+  const isShown = found && idOfWords(found.confirmation.agreed) === agreedId;
+  if (!isShown || found.confirmation.isConfirmed) return found?.confirmation;
   const { tenant, email, signUp, formId, tracking, words } = found;
   const confirmation = { ...found.confirmation, isConfirmed: true };
   await kysely(em)

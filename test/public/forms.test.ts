@@ -65,11 +65,21 @@ describe("A sign-up form", () => {
         email,
       )
     )[0];
-  const confirm = async (of: TestTeam, { listId }: MadeForm, email: string, signUp?: string) => {
+  const confirmUrlOf = async (of: TestTeam, { listId }: MadeForm, email: string, signUp?: string) => {
     const { subscriber_id: subscriberId } = await subscriptionOf(email);
-    const url = confirmUrl(of.vault, app.origin, { listId, subscriberId, email, ...(signUp && { signUp }) });
+    return confirmUrl(of.vault, app.origin, { listId, subscriberId, email, ...(signUp && { signUp }) });
+  };
+  /** Presses the button of a page. @returns the next one */
+  const press = async (url: string, page: string) => {
+    const scope = /name="scope" value="(\w+)"/.exec(page)?.[1] ?? "";
+    const answer = await fetch(url, { method: "POST", body: new URLSearchParams({ scope }) });
+    assert.equal(answer.status, 200);
+    return answer.text();
+  };
+  const confirm = async (of: TestTeam, form: MadeForm, email: string, signUp?: string) => {
+    const url = await confirmUrlOf(of, form, email, signUp);
     const page = await (await fetch(url)).text();
-    assert.equal((await fetch(url, { method: "POST" })).status, 200);
+    assert.ok((await press(url, page)).includes(en.confirm.done));
     return page;
   };
   /** Gives a form other words. */
@@ -217,6 +227,21 @@ describe("A sign-up form", () => {
     assert.equal((await visitor().signUp(form, { email: uniqueEmail() })).status, 200);
     const rows = await execute("select caller_id from request_counts where caller_id like 'form%'");
     assert.ok(rows.length > 0 && rows.every(({ caller_id }) => !/\d+\.\d+\.\d+/.test(String(caller_id))));
+  });
+
+  it("asks anew where another sign-up came between the page of the confirmation and its button", async () => {
+    const form = await makeForm(team, { tracking_text: "May we count what you open?" });
+    const { signUp } = visitor();
+    const email = uniqueEmail("between");
+    await signUp(form, { email });
+    const url = await confirmUrlOf(team, form, email);
+    const shown = await (await fetch(url)).text();
+    await signUp(form, { email, tracking: true });
+    const asked = await press(url, shown);
+    assert.match(asked, /May we count what you open\?/);
+    assert.deepEqual([(await subscriptionOf(email)).status, await consentOf(email)], ["PENDING", []]);
+    assert.ok((await press(url, asked)).includes(en.confirm.done));
+    assert.equal((await consentOf(email))[0]?.["status"], "GRANTED");
   });
 
   it("reads a list of domains of the operator", () => {
