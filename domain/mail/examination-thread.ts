@@ -25,6 +25,11 @@ export type ExaminationTask =
   | { task: "show" | "examine"; content: WrittenContent; values: MergeValues }
   | { task: "compile" | "titles"; source: string };
 
+export interface Titles {
+  subjects: readonly string[];
+  listName: string;
+}
+
 export interface ExaminedMessage {
   warnings: ContentWarning[];
   /** See `tagsWithoutFallback`. */
@@ -66,17 +71,19 @@ export function runTask(task: ExaminationTask): ExaminationResults[ExaminationTa
     case "compile":
       return compileBlocks(JSON.parse(task.source) as BlockSource);
     case "titles":
-      return (JSON.parse(task.source) as string[]).map(renderBare);
+      return renderTitles(JSON.parse(task.source));
   }
 }
 
-function renderBare(subject: string): string {
-  try {
-    return renderSubject(subject, {});
-  } catch (error) {
-    if (error instanceof TemplateError) return "";
-    throw error;
-  }
+function renderTitles({ subjects, listName }: Titles): string[] {
+  return subjects.map((subject) => {
+    try {
+      return renderSubject(subject, { list_name: listName });
+    } catch (error) {
+      if (error instanceof TemplateError) return "";
+      throw error;
+    }
+  });
 }
 
 function examineMessage(content: WrittenContent, values: MergeValues): ExaminedMessage {

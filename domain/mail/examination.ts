@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { Worker } from "node:worker_threads";
 import type { BlockSource } from "./blocks/compile.ts";
-import type { ExaminationAnswer, ExaminationResults, ExaminationTask } from "./examination-thread.ts";
+import type { ExaminationAnswer, ExaminationResults, ExaminationTask, Titles } from "./examination-thread.ts";
 import { UnsendableError } from "./header.ts";
 import type { MessageContent, PreparedContent, WrittenContent } from "./message.ts";
 import type { MergeValues } from "./template.ts";
@@ -152,9 +152,9 @@ export const showInThread = <Task extends "show" | "examine">(
   values: MergeValues,
 ): Promise<ExaminationResults[Task]> => run(teamId, { task, content, values });
 
-/** Of subjects, as a person without any value reads them; "" for one that cannot be read. */
-export const titlesInThread = (teamId: string, subjects: readonly string[]): Promise<string[]> =>
-  run(teamId, { task: "titles", source: JSON.stringify(subjects) });
+/** Of subjects, as a person of a list reads them who has no other value; "" for one that cannot be read. */
+export const titlesInThread = (teamId: string, titles: Titles): Promise<string[]> =>
+  run(teamId, { task: "titles", source: JSON.stringify(titles) });
 
 /** As `compileBlocks`, in the thread. @throws {TemplateError} */
 export const compileInThread = (teamId: string, source: BlockSource): Promise<string> =>

@@ -1,4 +1,4 @@
-import { sql } from "kysely";
+import { type RawBuilder, sql } from "kysely";
 import type { MailFooter } from "../../db/entities/team.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { isoInstant } from "../../db/sql.ts";
@@ -20,27 +20,44 @@ export const archiveUrl = (vault: Vault, publicUrl: string, listId: string): str
 /** A newsletter that was sent, of LIVE. */
 export interface WebNewsletter extends LinkTeam {
   id: string;
+  /** Of its only list. */
+  listName: string | null;
   subject: string;
   body: string;
   footer: MailFooter;
   isPublic: boolean;
 }
 
-/** The caller knows that the newsletter is theirs, or its reference is the authority. */
+/** SQL: of the lists of a newsletter `n`. */
+const ofLists = (column: string): RawBuilder<unknown> =>
+  sql`(select ${sql.raw(column)} from newsletter_lists x join lists l on l.id = x.list_id where x.newsletter_id = n.id)`;
+const isPublic = sql<boolean>`coalesce(n.is_public, ${ofLists("bool_or(l.has_archive)")}, false)`;
+const isOnWeb = sql<boolean>`n.environment = 'LIVE' and n.status = 'SENT'`;
+
+/** Whether a newsletter of the caller's is public; undefined for one that has no page. */
+export async function readIsPublic(em: EntityManager, tenant: Tenant, id: string): Promise<boolean | undefined> {
+  const { rows } = await sql<{ isPublic: boolean }>`
+    select ${isPublic} as "isPublic" from newsletters n where ${ofTenant(tenant, "n")} and n.id = ${id} and ${isOnWeb}`.execute(
+    kysely(em),
+  );
+  return rows[0]?.isPublic;
+}
+
+/** The reference is the authority. */
 export async function readWebNewsletter(em: EntityManager, id: string): Promise<WebNewsletter | undefined> {
   const { rows } = await sql<WebNewsletter>`
     select n.id, t.id as "teamId", n.subject, n.body, coalesce(s.footer, ${footerOf("t")}) as footer, ${LOOK},
-      coalesce(n.is_public, exists (select from newsletter_lists x join lists l on l.id = x.list_id
-        where x.newsletter_id = n.id and l.has_archive)) as "isPublic"
+      ${ofLists("case count(*) when 1 then min(l.name) end")} as "listName", ${isPublic} as "isPublic"
     from newsletters n join teams t on t.id = n.team_id left join sends s on s.id = n.send_id
-    where n.id = ${id} and n.environment = 'LIVE' and n.status = 'SENT'`.execute(kysely(em));
+    where n.id = ${id} and ${isOnWeb}`.execute(kysely(em));
   return rows[0];
 }
 
 /** As a person without any value gets it; links of one person lead to the page itself. @throws {ApiError} as `readInThread` */
-export function showNewsletter({ teamId, subject, body, footer }: WebNewsletter, url: string): Promise<ShownMessage> {
+export function showNewsletter(newsletter: WebNewsletter, url: string): Promise<ShownMessage> {
+  const { teamId, subject, body, footer, listName } = newsletter;
   const content = { subject, html: body, footer, isPublic: true };
-  const values = { unsubscribe_url: url, tracking_url: url, web_url: url };
+  const values = { list_name: listName, unsubscribe_url: url, tracking_url: url, web_url: url };
   return readInThread(teamId, () => showInThread(teamId, "show", content, values));
 }
 
@@ -82,7 +99,7 @@ export async function readIssues(em: EntityManager, vault: Vault, publicUrl: str
     order by coalesce(n.completed_at, n.created_at) desc, n.id desc limit ${MOST_SHOWN}`.execute(kysely(em));
   const { teamId, listName } = archive;
   const subjects = rows.map(({ subject }) => subject);
-  const titles = await readInThread(teamId, () => titlesInThread(teamId, subjects));
+  const titles = await readInThread(teamId, () => titlesInThread(teamId, { subjects, listName }));
   return rows.map(({ id, at }, i): Issue => {
     return { url: newsletterUrl(vault, publicUrl, id), title: titles[i]?.trim() || listName, at };
   });

@@ -36,7 +36,7 @@ import { pageRecipients } from "../../../domain/sends/ledger/recipients.ts";
 import { readTime } from "../../../domain/sends/plan/send-time.ts";
 import { allowTestMail, MAX_TEST_RECIPIENTS } from "../../../domain/sends/plan/test-mail.ts";
 import { sendScope } from "../../../domain/sends/resource.ts";
-import { newsletterUrl, readWebNewsletter } from "../../../domain/sends/web-pages.ts";
+import { newsletterUrl, readIsPublic } from "../../../domain/sends/web-pages.ts";
 import { stepId } from "../../../domain/sequences/steps.ts";
 import { brandOf } from "../../../domain/teams/brand.ts";
 import { ratesOf } from "../../analytics/present.ts";
@@ -107,9 +107,9 @@ const page = consoleQuery(
 );
 
 /** The public page of a newsletter that was sent; null for any other mail. */
-async function webPageOf({ em, vault, env }: RequestContext, id: string) {
-  const found = await readWebNewsletter(em, id);
-  return found ? { url: newsletterUrl(vault, env.PUBLIC_URL, id), is_public: found.isPublic } : null;
+async function webPageOf({ em, vault, env, tenant }: RequestContext, id: string) {
+  const isPublic = await readIsPublic(em, tenant, id);
+  return isPublic === undefined ? null : { url: newsletterUrl(vault, env.PUBLIC_URL, id), is_public: isPublic };
 }
 
 /** The facts of a draft that the API does not show, and the merge tags that it may use. */
