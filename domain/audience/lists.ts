@@ -18,6 +18,7 @@ export interface ListFields {
   name: string;
   description: string | null;
   optin: Optin;
+  hasArchive?: boolean;
 }
 
 /** In the caller's transaction; the tenant may have `limit` lists. @throws {ApiError} `resource_limit_reached` */

@@ -4,7 +4,7 @@ import { CONTACT_FIELD_TYPES } from "../../../db/entities/contact.ts";
 import { lookupAddress, MAX_ADDRESS_LENGTH } from "../../../domain/address.ts";
 import { createField, deleteField, readFieldUse } from "../../../domain/audience/contact-fields.ts";
 import { listLists, MOST_COUNTED } from "../../../domain/audience/listed-lists.ts";
-import { readList } from "../../../domain/audience/lists.ts";
+import { updateList } from "../../../domain/audience/lists.ts";
 import { readMailHistory } from "../../../domain/audience/mail-history.ts";
 import { SEARCHED_TABLES, searchRecords } from "../../../domain/audience/search.ts";
 import {
@@ -78,9 +78,7 @@ const lists = consoleQuery(
 const archive = consoleMutation(
   { role: "EDITOR", input: bodyOf(z.strictObject({ list_id: idParam, is_on: z.boolean() })) },
   async ({ ctx, input: { body } }) => {
-    const list = await readList(ctx.em, body.list_id);
-    ctx.em.assign(list, { hasArchive: body.is_on });
-    await ctx.em.flush();
+    await updateList(ctx.em, body.list_id, { hasArchive: body.is_on });
     return body;
   },
 );
