@@ -28,8 +28,9 @@ import { awaitHashKey } from "../../domain/secrets/admission.ts";
 import { showSentMail } from "../../domain/sends/web-mail.ts";
 import type { Deps } from "../deps.ts";
 import { beforeDeadline } from "../rest/deadline.ts";
-import { toApiError } from "../rest/failures.ts";
+import { linksOf } from "../rest/envelope.ts";
 import { localsOf } from "../rest/http.ts";
+import { refusalOf } from "../rest/refusal.ts";
 import { Turns } from "../rest/turns.ts";
 import { addForms } from "./forms.ts";
 import { type Button, noticePage, type Page } from "./page.ts";
@@ -158,8 +159,8 @@ const spentPage = ({ confirm }: Words): Page => ({ title: confirm.spent, paragra
  * Serves the pages behind the links in mails. Opening a page changes nothing, because scanners and previews open links
  * too; the POST of its button does. No page tracks its reader, and no URL or page shows an address.
  */
-export function publicRouter(deps: Pick<Deps, "env" | "orm" | "vault" | "images" | "isThrowaway">): Router {
-  const { env, orm, vault, images } = deps;
+export function publicRouter(deps: Pick<Deps, "env" | "log" | "orm" | "vault" | "images" | "isThrowaway">): Router {
+  const { env, log, orm, vault, images } = deps;
   const router = Router({ caseSensitive: true });
   const { claimForTeam, patiently } = statementsBy(orm, vault);
   /** @returns the mail of a signed link, undefined for another; the request is its team's then */
@@ -283,15 +284,13 @@ export function publicRouter(deps: Pick<Deps, "env" | "orm" | "vault" | "images"
   addForms(router, deps);
   addWebPages(router, deps);
 
-  const answerRefusal: ErrorRequestHandler = async (error, _req, res, next) => {
-    if (toApiError(error).code === "service_unavailable") {
-      res.set("Retry-After", String(UNAVAILABLE_RETRY_SECONDS));
-      return show(res, noticePage(wordsFor(res).refused), 503);
-    }
+  const answerRefusal: ErrorRequestHandler = (error, _req, res, _next) => {
     // A wrong percent-encoding, or a form that is too large: none of our links and pages sends either.
-    const status = error instanceof URIError ? 404 : "status" in Object(error) ? Number(error.status) : 500;
-    if (status >= 500) return next(error);
-    return refuse(res, status);
+    const given = error instanceof URIError ? 404 : "status" in Object(error) ? Number(error.status) : 500;
+    if (given < 500 && given !== 429) return refuse(res, given);
+    const { status } = refusalOf(error, localsOf(res), { log, links: linksOf(env.PUBLIC_URL) });
+    res.set("Retry-After", String(UNAVAILABLE_RETRY_SECONDS));
+    show(res, noticePage(wordsFor(res).refused), status);
   };
   router.use(["/u", "/t", "/v", "/c", "/i", "/f", "/n", "/a"], answerRefusal);
   return router;

@@ -7,6 +7,7 @@ import { Readable } from "node:stream";
 import { appRouter } from "../../api/router.ts";
 import { newId } from "../../domain/ids.ts";
 import { imageFile, imageUrl } from "../../domain/images/links.ts";
+import { en } from "../../domain/languages/en.ts";
 import { type FileStore, openImageStore, type StoredFile } from "../../lib/file-store.ts";
 import { serveRoutes, type TestApp } from "../support/app.ts";
 import { type Cookies, signIn } from "../support/console.ts";
@@ -129,7 +130,8 @@ describe("GET /i/{image}", () => {
     const failing = await serve(async () => {
       throw new Error("the bucket answered 500");
     });
-    assert.equal((await fetch(urlAt(failing))).status, 500);
+    const failed = await fetch(urlAt(failing));
+    assert.deepEqual([failed.status, (await failed.text()).includes(en.refused.title)], [500, true]);
   });
 
   it("is refused for now where the store is silent, whose answer is then ended", async () => {
