@@ -135,7 +135,7 @@ export function addForms(
     const form = await formFor(req, res);
     if (!form) return;
     if (!form.isOpen) return showForm(req, res, form, 404, wordsFor(res).signUp.closed);
-    await countForm(orm.em.fork(), form.id, "shown");
+    if (req.method === "GET") await countForm(orm.em.fork(), form.id, "shown");
     showForm(req, res, form);
   });
 

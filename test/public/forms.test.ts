@@ -95,6 +95,7 @@ describe("A sign-up form", () => {
   it("asks also on a list with single opt-in, and keeps the words, the time and the answer, which counts from the confirmation on", async () => {
     const form = await makeForm(team, { tracking_text: "May we count what you open?" });
     const { call, signUp } = visitor();
+    assert.equal((await call(form.path, { method: "HEAD" })).status, 200);
     const page = await call(form.path);
     assert.match(await page.text(), /May we count what you open\?.*You get our letter\./s);
     const email = uniqueEmail("reader");
