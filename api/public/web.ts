@@ -1,3 +1,4 @@
+import { hash } from "node:crypto";
 import type { Request, Response, Router } from "express";
 import type { Words } from "../../domain/languages/en.ts";
 import { dateOf } from "../../domain/languages/words.ts";
@@ -67,7 +68,12 @@ export function addWebPages(router: Router, { env, orm, vault }: Pick<Deps, "env
   const serveXml = (path: string, name: string, type: string) => {
     const fill = templateOf(name);
     serve(path, (res, archive) => {
-      res.set({ ...OF_THE_WEB, "Content-Type": `${type}; charset=utf-8` }).send(fill(archive).replace(NOT_XML, ""));
+      const xml = fill(archive).replace(NOT_XML, "");
+      // Programs ask for a feed all day.
+      const headers = { ETag: `W/"${hash("sha256", xml, "base64url")}"`, "Content-Type": `${type}; charset=utf-8` };
+      res.set({ ...OF_THE_WEB, ...headers });
+      if (res.req.fresh) res.status(304).end();
+      else res.send(xml);
     });
   };
   serve("", (res, archive) => show(res, archivePage(wordsFor(res), archive), 200, OF_THE_WEB));

@@ -137,6 +137,11 @@ describe("Newsletters on the web", () => {
     assert.deepEqual(textsIn(feed.text, "id"), [archive, ...issues]);
     assert.deepEqual(textsIn(feed.text, "title"), ["One", "One", "One No. 1 for all & <you>"]);
     for (const at of textsIn(feed.text, "updated")) assert.equal(new Date(at).toISOString(), at);
+    const etag = feed.headers.get("etag") ?? "";
+    // Without its own, fetch asks by `no-cache`.
+    const kept = { "if-none-match": etag, "cache-control": "max-age=0" };
+    const again = await fetch(`${archive}/feed`, { headers: kept });
+    assert.deepEqual([again.status, await again.text()], [304, ""]);
     const sitemap = await get(`${archive}/sitemap.xml`);
     assert.deepEqual(textsIn(sitemap.text, "loc"), [archive, ...issues]);
     assert.ok(!`${page.text}${feed.text}`.includes(other.newsletterId.slice(3)));
