@@ -10,7 +10,7 @@ import { TestMail } from "../parts/draft/test-mail.tsx";
 import { Versions } from "../parts/draft/versions.tsx";
 import { Duplicate } from "../parts/duplicate.tsx";
 import { More } from "../parts/more.tsx";
-import { Copy, PageHead, Part, State } from "../parts/page.tsx";
+import { Copy, Facts, PageHead, Part, State } from "../parts/page.tsx";
 import { Remove } from "../parts/remove.tsx";
 import { isOpen, type Kind, useCalls, useProgress } from "../parts/send/calls.ts";
 import { CheckSend } from "../parts/send/check-send.tsx";
@@ -73,6 +73,11 @@ function Shown({ kind, draft }: { kind: Kind; draft: Draft }) {
           </More>
         )}
       </PageHead>
+      {status === "SENT" && kind === "newsletter" && (
+        <Part>
+          <OnWeb id={id} />
+        </Part>
+      )}
       {isDraft && (
         <>
           <div className="draft">
@@ -97,11 +102,6 @@ function Shown({ kind, draft }: { kind: Kind; draft: Draft }) {
           )}
         </section>
       )}
-      {status === "SENT" && kind === "newsletter" && (
-        <Part>
-          <OnWeb id={id} />
-        </Part>
-      )}
       {!isDraft && (
         <details>
           <summary>The email</summary>
@@ -115,7 +115,8 @@ function Shown({ kind, draft }: { kind: Kind; draft: Draft }) {
 /** The public page of a newsletter, where it has one. */
 function OnWeb({ id }: { id: string }) {
   const { web } = useSettings("newsletter", id);
-  return web?.is_public ? <Copy text={web.url} name="the address on the web" /> : null;
+  if (!web?.is_public) return null;
+  return <Facts of={[["On the web", <Copy key="address" text={web.url} name="the address on the web" />]]} />;
 }
 
 function Publish({ id }: { id: string }) {

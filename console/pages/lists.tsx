@@ -190,6 +190,7 @@ function Growth({ listId }: { listId: string }) {
   const read = ({ app }: Client) => app.audience.lists.query({ query: { list_id: listId } });
   const [list] = useData(["lists", listId, "members"], read).lists;
   if (!list) return null;
+  const url = list.archive_url;
   const figures = [
     ["Subscribers", membersText(list)],
     ["Last 30 days", SIGNED.format(list.growth)],
@@ -197,7 +198,9 @@ function Growth({ listId }: { listId: string }) {
   return (
     <>
       <Facts className="figures" of={figures} />
-      {list.archive_url && <Copy text={list.archive_url} name="the address of the public archive" />}
+      {url && (
+        <Facts of={[["Public archive", <Copy key="address" text={url} name="the address of the public archive" />]]} />
+      )}
       {mayWrite && environment === "live" && <ArchiveButton {...list} />}
     </>
   );

@@ -3,10 +3,11 @@ import { createServer, type Server } from "node:http";
 import type { Page } from "playwright-core";
 import { buildConsole } from "../../console/build.ts";
 import { en } from "../../domain/languages/en.ts";
+import { mailLetter } from "../public/ledger.ts";
 import { api } from "../support/api.ts";
 import { assertAccessible, enter, openBrowser, violationsOf } from "../support/browser.ts";
 import { eventually } from "../support/eventually.ts";
-import { execute, makeTeam, unique } from "../support/factories.ts";
+import { execute, makeTeam, type TestTeam, unique } from "../support/factories.ts";
 import { agedChallenge } from "../support/forms.ts";
 import { listenLocally } from "../support/listen-locally.ts";
 import { needs } from "../support/programs.ts";
@@ -15,9 +16,18 @@ import { stack } from "../support/stack.ts";
 
 const TRACKING = "May we count what you open?";
 
+/** Its script would run, where a page let it. */
+async function writeLetter(team: TestTeam) {
+  const letter = await mailLetter(team);
+  const body = '<p>Dear reader</p><script>document.title = "run"</script>';
+  await execute("update newsletters set subject = 'On the web', body = ? where id = ?", body, letter.newsletterId);
+  return letter;
+}
+
 describe("A sign-up form of the console", function () {
   this.timeout(240_000);
-  const inPage = openBrowser(needs("chromium"), /status of (404|422)/);
+  // A mail as a page runs nothing, and has no origin whose icon it could show.
+  const inPage = openBrowser(needs("chromium"), /status of (404|422)|Blocked script|NotSameOrigin/);
   let site: Server | undefined;
   before(() => buildConsole());
   after(() => site?.close());
@@ -67,6 +77,27 @@ describe("A sign-up form of the console", function () {
         await signUp(page, `link@${audience}`);
         await isTaken(page);
 
+        const { newsletterId, listIds } = await writeLetter(team);
+        await page.goto(`${origin}/console/${team.team.id}/live/newsletters/${newsletterId}`);
+        await page.getByRole("button", { name: "More actions" }).click();
+        await page.getByRole("menuitem", { name: "Publish on the web" }).click();
+        await button("Publish").click();
+        const address = page.locator("code", { hasText: "/n/" });
+        await address.waitFor();
+        assert.deepEqual(await violationsOf(page), []);
+        const published = (await address.textContent()) ?? "";
+        await page.goto(`${origin}/console/${team.team.id}/live/lists/${listIds[0]}`);
+        await button("Make the archive public").click();
+        await dialog.getByRole("button", { name: "Make the archive public" }).click();
+        const archive = page.locator("code", { hasText: "/a/" });
+        await archive.waitFor();
+        assert.deepEqual(await violationsOf(page), []);
+        await page.goto((await archive.textContent()) ?? "");
+        await assertAccessible(page);
+        await page.getByRole("link", { name: "On the web" }).click();
+        await page.getByText("Dear reader").waitFor();
+        assert.deepEqual([page.url(), await page.title()], [published, "On the web"]);
+
         // With a button of the owner's.
         body = `${html.replace(/<button>(.*)<\/button>/, '<input type="submit" value="$1">')}\n${script}`;
         await page.goto(ownSite);
@@ -111,7 +142,7 @@ describe("A sign-up form of the console", function () {
       });
     }
     const people = await execute(
-      "select p.first_name, s.form_tracking from subscriptions s join subscribers p on p.id = s.subscriber_id where s.team_id = ? order by p.email",
+      "select p.first_name, s.form_tracking from subscriptions s join subscribers p on p.id = s.subscriber_id where s.team_id = ? and s.form_at is not null order by p.email",
       team.team.id,
     );
     assert.deepEqual(
