@@ -14,6 +14,12 @@ interface DialogProps {
 /** The first field; without any the first button, which destroys nothing. */
 const FIRST = "form :is(input, select, textarea):not([aria-hidden]), .actions button";
 
+/** Its part of a dialog may have been read only after the dialog took the focus. */
+const focusFirst = (mark: HTMLElement | null) => {
+  const focused = document.activeElement;
+  if (mark && focused?.matches(".dialog")) focused.querySelector<HTMLElement>(FIRST)?.focus();
+};
+
 /** A modal dialog: it holds the focus, Escape closes it, and a press beside it keeps what was typed. Render it while it is open. */
 export function Dialog({ title, onClose, children, isAlert = false }: DialogProps) {
   const popup = useRef<HTMLDivElement>(null);
@@ -25,12 +31,15 @@ export function Dialog({ title, onClose, children, isAlert = false }: DialogProp
         <Modal.Popup ref={popup} className="dialog" role={isAlert ? "alertdialog" : "dialog"} initialFocus={first}>
           <div className="head">
             <Modal.Title>{title}</Modal.Title>
-            <Modal.Close className="plain" aria-label="Close">
+            <Modal.Close className="icon" aria-label="Close">
               ✕
             </Modal.Close>
           </div>
           <Entries value={undefined}>
-            <Part>{children}</Part>
+            <Part>
+              {children}
+              <span ref={focusFirst} hidden />
+            </Part>
           </Entries>
         </Modal.Popup>
       </Modal.Portal>
