@@ -29,6 +29,7 @@ export function CheckSend({ kind, id, name }: CheckProps) {
   const [typed, setTyped] = useState("");
   const [outdated, setOutdated] = useState<string>();
   const maySend = useRole("ADMIN");
+  const mail: Mail = { type: kind, id };
   const { send_zone } = useSettings(kind, id);
   const startOf = useStartText();
   const isSaving = useIsMutating({ mutationKey: [base, "save"] }) > 0;
@@ -67,37 +68,14 @@ export function CheckSend({ kind, id, name }: CheckProps) {
         The check looks at everything that could stop the send, and counts the recipients. It sends nothing.
         {!maySend && " You can check it; an admin or owner of the team can send it."}
       </p>
-      <div className="actions">
-        <button
-          type="button"
-          className={preview ? undefined : "primary"}
-          disabled={check.isPending || isSaving}
-          onClick={() => check.mutate()}
-        >
-          Check the send
-        </button>
-        {preview && (
-          <Act
-            title="Confirm the send"
-            submit={preview.send_at ? "Schedule the send" : "Send now"}
-            kind="primary"
-            note={`${people(preview.recipients.eligible)} will get “${name}”. ${preview.send_at ? `Start: ${startOf({ ...preview, send_zone })}.` : STARTS} ${STOPS}`}
-            isDisabled={typed.replace(/\D/g, "") !== String(preview.recipients.eligible)}
-            onOpen={() => setTyped("")}
-            act={confirm}
-          >
-            <Field
-              label="Number of recipients"
-              name="recipients"
-              hint={`Type ${preview.recipients.eligible} to confirm.`}
-              inputMode="numeric"
-              autoComplete="off"
-              value={typed}
-              onChange={setTyped}
-            />
-          </Act>
-        )}
-      </div>
+      <button
+        type="button"
+        className={preview ? undefined : "primary"}
+        disabled={check.isPending || isSaving}
+        onClick={() => check.mutate()}
+      >
+        Check the send
+      </button>
       <div role="status">
         {check.isPending && "Checking…"}
         {report && preview && <strong className="good">Ready to send.</strong>}
@@ -109,10 +87,32 @@ export function CheckSend({ kind, id, name }: CheckProps) {
         </p>
       )}
       <Problem error={check.error} />
-      {report && <Numbers kind={kind} report={report} preview={preview} />}
       {report && <GateList kind={kind} report={report} />}
-      {report && <Warnings mail={{ type: kind, id }} at={check.submittedAt} />}
-      {report && <Links mail={{ type: kind, id }} at={check.submittedAt} />}
+      {report && <Warnings mail={mail} at={check.submittedAt} />}
+      {report && <Links mail={mail} at={check.submittedAt} />}
+      {report && <Numbers kind={kind} report={report} preview={preview} />}
+      {preview && (
+        <Act
+          title="Confirm the send"
+          submit={preview.send_at ? "Schedule the send" : "Send now"}
+          kind="primary"
+          note={`${people(preview.recipients.eligible)} will get “${name}”. ${preview.send_at ? `Start: ${startOf({ ...preview, send_zone })}.` : STARTS} ${STOPS}`}
+          isDisabled={typed.replace(/\D/g, "") !== String(preview.recipients.eligible)}
+          onOpen={() => setTyped("")}
+          act={confirm}
+        >
+          <Warnings mail={mail} at={check.submittedAt} />
+          <Field
+            label="Number of recipients"
+            name="recipients"
+            hint={`Type ${preview.recipients.eligible} to confirm.`}
+            inputMode="numeric"
+            autoComplete="off"
+            value={typed}
+            onChange={setTyped}
+          />
+        </Act>
+      )}
     </div>
   );
 }
@@ -269,27 +269,34 @@ function GateList({ kind, report }: { kind: Kind; report: GateReport }) {
   const { base, environment } = useWorkspace();
   const isAdmin = useRole("ADMIN");
   const words = wordsOf(kind, report);
+  const met = report.gates.filter(({ is_met }) => is_met).length;
+  const gates = report.gates.toSorted((a, b) => Number(a.is_met) - Number(b.is_met));
   return (
-    <ul className="steps" aria-label="Checks">
-      {report.gates.map(({ gate, is_met, detail, message }) => {
-        const [name, remedy, page] = words[gate];
-        const [look, mark, said] = LOOKS[String(is_met) as keyof typeof LOOKS];
-        return (
-          <li key={gate}>
-            <span className={look}>
-              <span aria-hidden="true">{mark}</span> <span className="hidden">{said}</span>
-              {name}
-            </span>
-            {is_met === false && (
-              <p>
-                {gate === "permission" && environment === "test" ? "Choose Live at the top." : (remedy ?? message)}{" "}
-                {detail}{" "}
-                {page && (page !== "Keys" || isAdmin) && <Link to={`${base}/${page.toLowerCase()}`}>{page}</Link>}
-              </p>
-            )}
-          </li>
-        );
-      })}
-    </ul>
+    <details open={met < report.gates.length}>
+      <summary>
+        {met} of {report.gates.length} checks passed
+      </summary>
+      <ul className="steps" aria-label="Checks">
+        {gates.map(({ gate, is_met, detail, message }) => {
+          const [name, remedy, page] = words[gate];
+          const [look, mark, said] = LOOKS[String(is_met) as keyof typeof LOOKS];
+          return (
+            <li key={gate}>
+              <span className={look}>
+                <span aria-hidden="true">{mark}</span> <span className="hidden">{said}</span>
+                {name}
+              </span>
+              {is_met === false && (
+                <p>
+                  {gate === "permission" && environment === "test" ? "Choose Live at the top." : (remedy ?? message)}{" "}
+                  {detail}{" "}
+                  {page && (page !== "Keys" || isAdmin) && <Link to={`${base}/${page.toLowerCase()}`}>{page}</Link>}
+                </p>
+              )}
+            </li>
+          );
+        })}
+      </ul>
+    </details>
   );
 }
