@@ -58,7 +58,8 @@ export const Act = ({ title, short, submit = title, kind, act, note, onOpen, ...
           onSubmit={act}
           onDone={close}
           onKept={close}
-          onCancel={kind === "danger" ? close : undefined}
+          onCancel={close}
+          isDanger={kind === "danger"}
         />
       </>
     )}

@@ -29,8 +29,9 @@ export interface FormProps {
   onKept?: (() => void) | undefined;
   /** Not called where `onSubmit` has answered `false`. */
   onDone?: () => void;
-  /** Of the form of an act that destroys. */
   onCancel?: (() => void) | undefined;
+  /** It destroys something: the focus begins on its Cancel. */
+  isDanger?: boolean;
   submit: string;
   /** The effect, shown once it is there; a text that `onSubmit` answers takes its place. */
   done?: string | undefined;
@@ -48,13 +49,8 @@ export const RefusedBy = createContext<unknown>(null);
 const DONE: Readonly<Record<string, string>> = {
   ...{ Save: "Saved", Create: "Created", Add: "Added", Invite: "Invited", Change: "Changed", Rename: "Renamed" },
   ...{ Delete: "Deleted", Remove: "Removed", Revoke: "Revoked", Cancel: "Cancelled", Disconnect: "Disconnected" },
-  ...{
-    Suspend: "Suspended",
-    Stop: "Stopped",
-    Reschedule: "Rescheduled",
-    Unsubscribe: "Unsubscribed",
-    Suppress: "Suppressed",
-  },
+  ...{ Suspend: "Suspended", Stop: "Stopped", Reschedule: "Rescheduled", Unsubscribe: "Unsubscribed" },
+  Suppress: "Suppressed",
 };
 
 /** @throws {HttpRefusal} with the problems that the browser finds in the fields */
@@ -74,7 +70,8 @@ export function focusRefused(form: HTMLFormElement | null, error: unknown) {
 
 /** A form whose refusals stand beside their fields. */
 export function Form(props: FormProps) {
-  const { onSubmit, onDone, onKept, onCancel, edits, submit, inputs = [], values, children, isDisabled } = props;
+  const { onSubmit, onDone, onKept, onCancel, isDanger = false } = props;
+  const { edits, submit, inputs = [], values, children, isDisabled } = props;
   const form = useRef<HTMLFormElement>(null);
   const { saveFrom, dialog } = useEdit(edits);
   const began = useRef(edits?.record);
@@ -117,6 +114,11 @@ export function Form(props: FormProps) {
       if (status < 500 && status !== 429 && code !== "request_in_flight") renewKey();
     },
   });
+  const cancel = onCancel && (
+    <button type="button" onClick={onCancel}>
+      Cancel
+    </button>
+  );
   return (
     <>
       <form
@@ -134,14 +136,11 @@ export function Form(props: FormProps) {
         </RefusedBy>
         <Problem error={error} form={form.current} />
         <div className="actions">
-          {onCancel && (
-            <button type="button" onClick={onCancel}>
-              Cancel
-            </button>
-          )}
-          <button type="submit" className={onCancel ? "danger" : "primary"} disabled={isPending || isDisabled}>
+          {isDanger && cancel}
+          <button type="submit" className={isDanger ? "danger" : "primary"} disabled={isPending || isDisabled}>
             {submit}
           </button>
+          {!isDanger && cancel}
         </div>
       </form>
       {dialog}

@@ -38,7 +38,7 @@ export function More({ of, children }: { of?: string; children: ReactNode }) {
     <Entries value={entries}>
       {children}
       <Menu.Root modal={false}>
-        <Menu.Trigger className="plain more" aria-label={of === undefined ? "More actions" : `More actions: ${of}`}>
+        <Menu.Trigger className="icon" aria-label={of === undefined ? "More actions" : `More actions: ${of}`}>
           ⋯
         </Menu.Trigger>
         <span ref={setBox} />

@@ -91,6 +91,9 @@ describe("The console's forms", function () {
       await enter(page, owner.id);
       await page.goto(`${origin}/console/${team.id}/live/lists`);
       await button(page, "New list").click();
+      await button(page, "Cancel").click();
+      await page.getByRole("dialog").waitFor({ state: "detached" });
+      await button(page, "New list").click();
       await focused(page, "[name=name]");
       await page.keyboard.type("  ");
       await page.getByLabel("Note for the team").fill("x".repeat(1_001));
