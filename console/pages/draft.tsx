@@ -15,7 +15,7 @@ import { Remove } from "../parts/remove.tsx";
 import { isOpen, type Kind, useCalls, useProgress } from "../parts/send/calls.ts";
 import { CheckSend } from "../parts/send/check-send.tsx";
 import { Commands, LiveSend } from "../parts/send/live-send.tsx";
-import { Report } from "../parts/send/report.tsx";
+import { Report, SaveRecipients } from "../parts/send/report.tsx";
 import { SaveAsTemplate } from "../parts/templates.tsx";
 import { useData, useRole, useWorkspace } from "../session.tsx";
 
@@ -40,6 +40,7 @@ function Shown({ kind, draft }: { kind: Kind; draft: Draft }) {
   const maySend = useRole("ADMIN");
   const { id, name, status, updated_at } = draft;
   const isDraft = status === "DRAFT";
+  const hasEnded = !isDraft && !isOpen(draft);
   const { calls, params } = useCalls(kind, id);
   const { restoreVersion } = useWorkspace().client.app.content;
   const mail = { type: kind, id };
@@ -58,6 +59,7 @@ function Shown({ kind, draft }: { kind: Kind; draft: Draft }) {
           />
         )}
         {maySend && isDraft && <TestMail mail={mail} />}
+        {hasEnded && <SaveRecipients kind={kind} id={id} />}
         {mayWrite && (
           <More>
             {kind === "newsletter" && <Publish id={id} />}
@@ -91,13 +93,13 @@ function Shown({ kind, draft }: { kind: Kind; draft: Draft }) {
         <p className="notice">Save your changes before you check and send the {kind}.</p>
       ) : (
         <section className="stack" aria-label="Send">
-          <h2>Send</h2>
+          <h2>{hasEnded ? "Report" : "Send"}</h2>
           {isDraft ? (
             // Another content or target has another check.
             <CheckSend key={updated_at} kind={kind} id={id} name={name} />
           ) : (
             <Part>
-              <SendOf kind={kind} id={id} />
+              <SendOf kind={kind} draft={draft} />
             </Part>
           )}
         </section>
@@ -123,36 +125,29 @@ function Publish({ id }: { id: string }) {
   const { publish } = useWorkspace().client.app.content;
   const { web } = useSettings("newsletter", id);
   if (!web) return null;
+  const [title, note] = web.is_public
+    ? ["Withdraw from the web", "Its page shows it no longer, nor does an archive."]
+    : ["Publish on the web", "Anyone may read it on a page, without a person's data."];
   return (
     <Act
-      {...(web.is_public
-        ? {
-            title: "Withdraw from the web",
-            submit: "Withdraw",
-            note: "Its page shows it no longer, nor does an archive.",
-          }
-        : {
-            title: "Publish on the web",
-            submit: "Publish",
-            note: "Anyone may read it on a page, without a person's data.",
-          })}
+      {...{ title, note, submit: web.is_public ? "Withdraw" : "Publish" }}
       act={(_, context) => publish.mutate({ body: { newsletter_id: id, is_public: !web.is_public } }, { context })}
     />
   );
 }
 
 /** How the send of a draft goes, or has gone. */
-function SendOf({ kind, id }: { kind: Kind; id: string }) {
+function SendOf({ kind, draft }: { kind: Kind; draft: Draft }) {
   const { base } = useWorkspace();
   const queries = useQueryClient();
-  const [send] = useProgress(id);
+  const [send] = useProgress(draft.id);
   const status = send?.status;
   // The page around it shows the status too.
   useEffect(() => {
     if (status !== undefined) void queries.invalidateQueries({ queryKey: [base, `${kind}s`] });
   }, [status, queries, base, kind]);
   if (!send) return <p className="muted">The record of this send is no longer kept.</p>;
-  if (!isOpen(send)) return <Report kind={kind} send={send} />;
+  if (!isOpen(send)) return <Report kind={kind} send={send} draft={draft} />;
   return (
     <>
       <LiveSend send={send} />

@@ -4,9 +4,11 @@ import { useData, useRole, useWorkspace } from "../../session.tsx";
 import { AddressList } from "../audience/address-list.tsx";
 import { PersonLink } from "../audience/people.tsx";
 import { Chart } from "../chart.tsx";
+import { plainSubject } from "../draft/content.ts";
+import { type Draft, useAccounts, useTargets } from "../draft/drafts.ts";
 import { SaveCsv } from "../export.tsx";
 import { ChoiceFilter, choiceOf, useFilters } from "../filters.tsx";
-import { choicesOf, Part, State, When } from "../page.tsx";
+import { choicesOf, Facts, Part, State, When } from "../page.tsx";
 import { List, Table } from "../table.tsx";
 import { type Kind, type Send, useCalls } from "./calls.ts";
 import { Rates, useEarlier } from "./figures.tsx";
@@ -20,9 +22,21 @@ const ENDED: Readonly<Record<string, string>> = {
 };
 
 /** The report of a send that has ended. */
-export function Report({ kind, send }: { kind: Kind; send: Send }) {
+export function Report({ kind, send, draft }: { kind: Kind; send: Send; draft: Draft }) {
+  const [accounts, targets] = [useAccounts(), useTargets(kind)];
+  const emailsOf = (ids: readonly string[]) => accounts.filter(({ id }) => ids.includes(id)).map(({ email }) => email);
+  const [ids, emails] =
+    "lists" in draft ? [draft.lists, [draft.from_email]] : [[draft.segment_id], emailsOf(draft.account_ids)];
+  const names = targets.filter(({ id }) => ids.includes(id)).map(({ name }) => name);
   return (
     <>
+      <Facts
+        of={[
+          ["Subject", plainSubject(draft.subject ?? "")],
+          ["From", [draft.from_name, ...emails].filter(Boolean).join(", ")],
+          ["Audience", names.join(", ") || null],
+        ]}
+      />
       <p>
         {ENDED[send.status] ?? "Ended"}
         {send.completed_at && " on "}
@@ -49,6 +63,7 @@ const MOST_DAYS = 365;
 const dateOf = (instant: number) => new Date(instant).toISOString().slice(0, 10);
 
 function Responses({ id, startedAt }: { id: string; startedAt: string }) {
+  const { base } = useWorkspace();
   const { totals, rates } = useData(["analytics", id], ({ api }) => {
     const begin = Date.parse(startedAt);
     const [from, to] = [dateOf(begin), dateOf(Math.min(Date.now(), begin + MOST_DAYS * DAY_MS))];
@@ -67,8 +82,9 @@ function Responses({ id, startedAt }: { id: string; startedAt: string }) {
       )}
       <p className="muted">
         {totals.tracked === 0
-          ? "Opens and clicks are counted only for emails sent with tracking turned on."
-          : `Opens and clicks are counted for ${totals.tracked.toLocaleString()} of ${totals.sent.toLocaleString()} emails.`}
+          ? "Tracking is off: opens and clicks of this send are not counted."
+          : `Opens and clicks are counted for ${totals.tracked.toLocaleString()} of ${totals.sent.toLocaleString()} emails.`}{" "}
+        {totals.tracked === 0 && <Link to={`${base}/settings`}>Settings</Link>}
       </p>
     </>
   );
@@ -135,7 +151,7 @@ function Links({ kind, id }: { kind: Kind; id: string }) {
         number("Bots", "clicks_machine"),
         { name: "Last click", cell: ({ last_at }) => <When at={last_at} /> },
       ]}
-      empty="No links were clicked. Clicks are counted only for emails sent with tracking turned on."
+      empty="No links were clicked."
     />
   );
 }
@@ -184,6 +200,17 @@ const ACTIVITIES = {
 /** Segments have conditions on these alone. */
 const SEGMENTED: readonly string[] = ["opened", "not_opened", "clicked", "bounced", "unsubscribed"];
 
+/** A button that saves the recipients as CSV, those of an activity where the list shows them alone. */
+export function SaveRecipients({ kind, id }: { kind: Kind; id: string }) {
+  const { content } = useWorkspace().client.app;
+  const [{ activity: given, link, outcome }] = useFilters();
+  const activity = choiceOf(ACTIVITIES, given);
+  if (choiceOf(OUTCOMES, outcome)) return null;
+  const query = { type: kind, id, activity, link: activity === "clicked" ? link : undefined };
+  const read = (after: string) => content.exportRecipients.query({ query: { ...query, after } });
+  return <SaveCsv name={`${activity ?? "recipients"}.csv`} read={read} />;
+}
+
 /** The recipients by outcome and activity, which stand in the URL. */
 function Recipients({ kind, id }: { kind: Kind; id: string }) {
   const { client, base } = useWorkspace();
@@ -204,8 +231,6 @@ function Recipients({ kind, id }: { kind: Kind; id: string }) {
     }
   };
   const find = (starts_with: string) => client.app.content.recipients.query({ query: { type: kind, id, starts_with } });
-  const csv = (after: string) =>
-    client.app.content.exportRecipients.query({ query: { type: kind, id, activity, link, after } });
   return (
     <>
       <AddressList<Recipient>
@@ -229,14 +254,11 @@ function Recipients({ kind, id }: { kind: Kind; id: string }) {
           </button>
         )}
       </AddressList>
-      <div className="actions">
-        {!status && <SaveCsv name={`${activity ?? "recipients"}.csv`} read={csv} />}
-        {kind === "campaign" && mayWrite && activity && SEGMENTED.includes(activity) && (
-          <Link className="button" to={`${base}/segments/new`} search={{ activity, mail: id, link }}>
-            Create a segment
-          </Link>
-        )}
-      </div>
+      {kind === "campaign" && mayWrite && activity && SEGMENTED.includes(activity) && (
+        <Link className="button" to={`${base}/segments/new`} search={{ activity, mail: id, link }}>
+          Create a segment
+        </Link>
+      )}
     </>
   );
 }
