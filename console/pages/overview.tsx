@@ -84,9 +84,9 @@ function GoingOut() {
   const { base } = useWorkspace();
   const sends = useProgress();
   return (
-    <section className="stack" aria-label="Sending now">
-      <h2>Sending now</h2>
-      {sends.length === 0 && <p className="muted">Nothing is being sent.</p>}
+    <section className="stack" aria-label="Sending and scheduled">
+      <h2>Sending and scheduled</h2>
+      {sends.length === 0 && <p className="muted">Nothing is being sent or scheduled.</p>}
       {sends.map((send) => (
         <article key={send.id} className="card stack">
           <h3>
