@@ -4,6 +4,7 @@ import { Act } from "../parts/act.tsx";
 import { plainSubject } from "../parts/draft/content.ts";
 import { STATES } from "../parts/draft/drafts.ts";
 import { ChoiceFilter, choiceOf, SearchFilter, useFilters } from "../parts/filters.tsx";
+import { More } from "../parts/more.tsx";
 import { choicesOf, PageHead, State, When } from "../parts/page.tsx";
 import type { Kind } from "../parts/send/calls.ts";
 import { MoveStart, useStartText } from "../parts/send/time.tsx";
@@ -41,17 +42,6 @@ const recipientsText = ({ status, sent, recipients }: Listed) =>
     ? (recipients ?? (sent || null))?.toLocaleString()
     : partOf(sent, recipients);
 
-/** When its send starts, or has started; that of one that waits is moved here. */
-function Start({ kind, draft }: { kind: Kind; draft: Listed }) {
-  const textOf = useStartText();
-  return (
-    <>
-      {draft.send_at && textOf(draft)}{" "}
-      {draft.status === "SCHEDULED" && <MoveStart kind={kind} id={draft.id} timed={draft} name={draft.name} />}
-    </>
-  );
-}
-
 function Page({ kind }: { kind: Kind }) {
   const { client, base } = useWorkspace();
   const makeDraft = useMakeDraft(kind);
@@ -59,6 +49,7 @@ function Page({ kind }: { kind: Kind }) {
   const mayWrite = useRole("EDITOR");
   const status = choiceOf(FILTERS, given);
   const texts = TEXTS[kind];
+  const startOf = useStartText();
   return (
     <>
       <PageHead title={texts.title}>
@@ -88,8 +79,18 @@ function Page({ kind }: { kind: Kind }) {
           { name: "Recipients", cell: recipientsText, isNumber: true },
           { name: "Opened", cell: ({ sent, opened }) => sent > 0 && shortPercent(opened), isNumber: true },
           { name: "Clicked", cell: ({ sent, clicked }) => sent > 0 && shortPercent(clicked), isNumber: true },
-          { name: "Start", cell: (draft) => <Start kind={kind} draft={draft} /> },
+          { name: "Start", cell: (draft) => <When at={draft.send_at} title={startOf(draft)} /> },
           { name: "Updated", cell: ({ updated_at }) => <When at={updated_at} /> },
+          {
+            name: "Actions",
+            cell: (draft) =>
+              mayWrite &&
+              draft.status === "SCHEDULED" && (
+                <More of={draft.name}>
+                  <MoveStart kind={kind} id={draft.id} timed={draft} name={draft.name} />
+                </More>
+              ),
+          },
         ]}
         empty={q || status ? "Nothing matches these filters." : texts.empty}
       />

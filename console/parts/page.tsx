@@ -140,9 +140,11 @@ export const choicesOf = <Name extends string>(states: Readonly<Record<Name, rea
   >;
 
 /** An instant in the reader's own time zone. */
-export const When = ({ at }: { at: string | null }) =>
+export const When = ({ at, title }: { at: string | null; title?: string }) =>
   at && (
-    <time dateTime={at}>{new Date(at).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" })}</time>
+    <time dateTime={at} title={title}>
+      {new Date(at).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" })}
+    </time>
   );
 
 /** "12:03", in the reader's own time zone. */
