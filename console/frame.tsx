@@ -1,6 +1,6 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { Link, Navigate, Outlet, useLocation, useNavigate, useParams } from "@tanstack/react-router";
-import { useEffect, useMemo, useRef } from "react";
+import { useEffect, useMemo, useRef, useState } from "react";
 import { clientOf, refusalOf, request } from "./api.ts";
 import { Select } from "./parts/form.tsx";
 import { More, Opener } from "./parts/more.tsx";
@@ -47,18 +47,23 @@ const GROUPS: Readonly<Record<string, readonly Page[]>> = {
   ],
 };
 
-/** Shows the present page's link, where the navigation scrolls. */
-function usePresentLink(isShown: boolean) {
+/** Shows the present page's link where the navigation scrolls, focuses another page, and closes the menu of a phone. */
+function useNavigation(isShown: boolean) {
   const nav = useRef<HTMLElement>(null);
+  const [isOpen, setOpen] = useState(false);
   const path = useLocation({ select: ({ pathname }) => pathname });
+  const focused = useRef(path);
   // biome-ignore lint/correctness/useExhaustiveDependencies: another path has another link
   useEffect(() => {
+    const isOther = path !== focused.current && !document.activeElement?.closest("main, select");
+    if (isOther) document.getElementById("page")?.focus();
+    focused.current = path;
+    setOpen(false);
     const link = nav.current?.querySelector<HTMLElement>("[aria-current]");
     if (!link || !nav.current) return;
-    const { clientWidth, clientHeight } = nav.current;
-    nav.current.scrollTo(link.offsetLeft - clientWidth / 3, link.offsetTop - clientHeight / 2);
+    nav.current.scrollTo(0, link.offsetTop - nav.current.clientHeight / 2);
   }, [path, isShown]);
-  return nav;
+  return { nav, isOpen, setOpen };
 }
 
 /** Others are refused them. */
@@ -76,7 +81,7 @@ export function Frame() {
     return clientOf({ team, environment: place.environment }, lookAgain);
   }, [team, place.environment, queries]);
 
-  const nav = usePresentLink(session.isSuccess);
+  const { nav, isOpen, setOpen } = useNavigation(session.isSuccess);
   if (session.isPending)
     return (
       <main className="alone">
@@ -118,7 +123,10 @@ export function Frame() {
             choices={{ live: "Live", test: "Test" }}
             onChange={(chosen) => navigate({ to: `/${team}/${chosen}` })}
           />
-          <nav ref={nav} aria-label="Pages">
+          <button type="button" className="pages" aria-expanded={isOpen} onClick={() => setOpen(!isOpen)}>
+            Menu
+          </button>
+          <nav ref={nav} className={isOpen ? "open" : undefined} aria-label="Pages">
             {Object.entries(GROUPS).map(([group, pages]) => (
               <section key={group} aria-label={group}>
                 <h2>{group}</h2>
@@ -143,7 +151,7 @@ export function Frame() {
             <Opener title="Sign out everywhere" onOpen={() => signOut(true)} />
           </More>
         </header>
-        <main id="page" key={base}>
+        <main id="page" key={base} tabIndex={-1}>
           {hasEnded && (
             <p className="problem" role="alert">
               Your session has ended.{" "}

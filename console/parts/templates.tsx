@@ -38,6 +38,9 @@ const BEGINNINGS: Readonly<Record<string, { body?: string }>> = {
   html: { body: `<p>Hello {{ first_name | default: "there" }},</p>\n` },
 };
 
+/** Where the team has one alone there is no choice. */
+const onlyOf = <One,>(all: readonly One[]) => (all.length === 1 ? all[0] : undefined);
+
 /** Makes a draft of a template, or of a beginning without one, and opens it. */
 export function useMakeDraft(type: Kind) {
   const { client, base } = useWorkspace();
@@ -48,11 +51,15 @@ export function useMakeDraft(type: Kind) {
     const make = async () => {
       if (!beginning)
         return client.app.templates.makeDraft.mutate({ body: { type, name, template_id: template } }, { context });
-      const { sender_name: from_name, sender_email: from_email } = (await client.app.team.brand.query({})).data;
+      const { sender_name: from_name, sender_email } = (await client.app.team.brand.query({})).data;
+      const account = onlyOf((await client.app.accounts.list.query({})).data);
+      const from_email = sender_email ?? account?.email ?? null;
       const sender = { from_name, ...(type === "newsletter" && { from_email }) };
       return drafts.create.mutate({ body: { name, ...beginning, ...sender } }, { context });
     };
     const { id } = (await make()).data;
+    const list = type === "newsletter" && onlyOf((await client.app.audience.allLists.query({})).data);
+    if (list) await client.app.content.attachList.mutate({ body: { newsletter_id: id, list_id: list.id } });
     if (segment_id) await client.app.content.attachSegment.mutate({ body: { campaign_id: id, segment_id } });
     await navigate({ to: `${base}/${type}s/${id}` });
   };

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import type { Page } from "playwright-core";
+import type { Locator, Page } from "playwright-core";
 import { buildConsole } from "../../console/build.ts";
 import { recordHits } from "../../domain/tracking/record.ts";
 import { accept, makeLedger } from "../analytics/ledger.ts";
@@ -14,6 +14,8 @@ import { caughtMails, mailsTo, makeSender, readMail } from "../support/sending.t
 import { stack } from "../support/stack.ts";
 
 const PEOPLE = 1_000;
+/** Of a send by keyboard alone, from the list of newsletters to its confirmation, beside the texts that are typed. */
+const MOST_KEYS = 60;
 /** Whether the chart of a page has painted anything in the colour of its first series. */
 const HAS_POINT = `(() => {
   const canvas = document.querySelector(".plot canvas");
@@ -64,6 +66,7 @@ describe("The console in a browser", function () {
     const sender = await makeSender({ recipients: 0, detached: true });
     const { origin } = await stack();
     const { owner, team, audience, fromEmail } = sender;
+    await sender.client.delete(`/lists/${sender.listId}`);
     await inPage({ viewport: { width: 1_200, height: 900 } }, async (page) => {
       const button = (name: string) => page.getByRole("button", { name, exact: true });
       await page.goto(`${origin}/console/`);
@@ -109,6 +112,11 @@ describe("The console in a browser", function () {
       assert.deepEqual(await violationsOf(page), []);
       await button("Create draft").click();
       await page.getByText("Choose an image").first().waitFor();
+      // The team's one list is chosen.
+      await page.getByRole("checkbox", { name: "Readers of the walk", checked: true }).uncheck();
+      await button("Check the send").click();
+      await page.getByText("Not ready to send yet.").waitFor();
+      await page.getByRole("list", { name: "Checks" }).getByText("Choose at least one list.").waitFor();
       await button("More actions").click();
       await page.getByRole("menuitem", { name: "Save as template" }).click();
       await page.getByRole("dialog").getByLabel("Name").fill("Monthly");
@@ -125,37 +133,57 @@ describe("The console in a browser", function () {
         "insert into templates (id, team_id, environment, name) select ? || n, ?, 'LIVE', 'Weekly ' || n from generate_series(1, 9) n",
         [team.id, team.id],
       );
-      await page.goto(`${origin}/console/${team.id}/live/newsletters`);
-      await button("New newsletter").click();
-      await page.getByRole("dialog").getByLabel("Name", { exact: true }).fill("Walk");
-      const beginning = page.getByRole("dialog").getByPlaceholder("Search");
-      await beginning.fill("month");
+      await page.goto(`${origin}/console/${team.id}/live/templates`);
+      await page.getByRole("link", { name: "Newsletters", exact: true }).press("Enter");
+      await page.locator("main:focus").getByRole("heading", { name: "Newsletters" }).waitFor();
+      let keys = 0;
+      const press = async (key: string) => {
+        keys++;
+        await page.keyboard.press(key);
+      };
+      const tabTo = async (target: Locator) => {
+        await target.waitFor();
+        while ((await target.and(page.locator(":focus")).count()) === 0) {
+          await press("Tab");
+          assert.ok(keys < MOST_KEYS, `Tab comes to ${target}`);
+        }
+      };
+      await tabTo(button("New newsletter"));
+      await press("Enter");
+      // The templates are read after the dialog has opened.
+      await page.locator(".dialog input[name=name]:focus").waitFor();
+      await page.keyboard.type("Walk");
+      await tabTo(page.getByRole("dialog").getByPlaceholder("Search"));
+      await page.keyboard.type("month");
       await page.getByRole("option", { name: /^Weekly/ }).waitFor({ state: "detached" });
       await page.getByRole("option", { name: "Monthly" }).waitFor();
-      await beginning.fill("Empty");
-      await page.keyboard.press("Enter");
-      await button("Create draft").click();
-      await page.getByLabel("Subject", { exact: true }).fill("Hello {{ first_name }}");
-      await page.getByLabel("From address").fill(fromEmail);
-      await page.getByRole("textbox", { name: "Text of the email" }).click();
+      await press("Control+a");
+      await page.keyboard.type("Empty");
+      await press("Enter");
+      await tabTo(button("Create draft"));
+      await press("Enter");
+      // The sender is the team's one account.
+      await page.locator("input[name=subject]:focus").waitFor();
+      assert.equal(await page.getByLabel("From address").inputValue(), fromEmail);
+      await page.keyboard.type("Hello {{ first_name }}");
+      await tabTo(page.getByRole("textbox", { name: "Text of the email" }));
       await page.keyboard.type("Dear {{ first_name }}, this is the walk.");
       await page.getByText(/^Saved \d/).waitFor();
-      await button("Send a test").click();
-      await page.getByRole("dialog").getByRole("checkbox").check();
-      await button("Close").click();
-
-      await button("Check the send").click();
-      await page.getByText("Not ready to send yet.").waitFor();
-      await page.getByRole("list", { name: "Checks" }).getByText("Choose at least one list.").waitFor();
-      await page.getByRole("checkbox", { name: "Readers of the walk" }).check();
-      await button("Check the send").click();
+      await tabTo(button("Check the send"));
+      await press("Enter");
       await page.getByText("Ready to send.").waitFor();
-      await button("Confirm the send").click();
+      await tabTo(button("Confirm the send"));
+      await press("Enter");
       assert.ok(await button("Send now").isDisabled());
-      await page.getByLabel("Number of recipients").fill(String(PEOPLE));
-      await button("Send now").click();
+      await page.locator("input[name=recipients]:focus").waitFor();
+      await page.keyboard.type(String(PEOPLE));
+      await press("Enter");
+      assert.ok(keys < MOST_KEYS, `a send by keyboard takes ${keys} keys`);
       await page.getByText("Sent on").waitFor({ timeout: 120_000 });
       await page.getByText(`to 1,000 people`).waitFor();
+      await page.getByRole("definition").getByText("Readers of the walk", { exact: true }).waitFor();
+      await page.getByRole("definition").getByText(fromEmail).waitFor();
+      await page.getByText("Tracking is off").waitFor();
       await page
         .getByRole("link", { name: `person-0@${audience}` })
         .or(page.getByRole("button", { name: "More" }))
@@ -183,18 +211,27 @@ describe("The console in a browser", function () {
       await button("Save time").click();
       await page.getByText(/^Tomorrow, \w+day \d+ \w+ \d{4} at 09:00, Berlin \(in \d+ hours\)$/).waitFor();
       await button("Check the send").click();
+      const suggestions = page.getByRole("list", { name: "Suggestions" });
+      await suggestions.waitFor();
+      const count = await suggestions.getByRole("listitem").count();
+      const top = async (of: Locator) => (await of.boundingBox())?.y ?? Number.NaN;
+      assert.ok((await top(suggestions)) < (await top(button("Confirm the send"))));
+      assert.equal(await page.getByRole("list", { name: "Checks" }).count(), 0, "what is met is folded");
+      await page.getByText("13 of 13 checks passed").waitFor();
       await button("Confirm the send").click();
       await dialog.getByText(/get “Issue one”\. Start: Tomorrow, .* at 09:00, Berlin/).waitFor();
+      assert.equal(await suggestions.getByRole("listitem").count(), count, "those in the dialog");
       await page.getByLabel("Number of recipients").fill("2");
       await button("Schedule the send").click();
       await button("Reschedule").waitFor();
       await page.goto(`${origin}/console/${team.id}/live/newsletters`);
-      await button("Reschedule Issue one").click();
+      await button("More actions: Issue one").click();
+      await page.getByRole("menuitem", { name: "Reschedule Issue one" }).click();
       await dialog.getByLabel("Time", { exact: true }).fill("10:30");
       await dialog.getByLabel("Time zone").fill("New_York");
       await page.getByRole("option", { name: "America/New_York" }).click();
       await button("Reschedule").click();
-      await page.getByRole("cell", { name: /at 10:30, New York/ }).waitFor();
+      await page.getByTitle(/at 10:30, New York/).waitFor();
       assert.deepEqual(await violationsOf(page), []);
     });
     const { status, send_at } = (await client.get(`/newsletters/${newsletterId}`)).body.data;
@@ -373,6 +410,8 @@ describe("The console in a browser", function () {
       assert.ok((await widthOf(page)) <= 360);
       await page.goto(`${origin}/console/${team.team.id}/live/settings`);
       await page.getByRole("heading", { name: "Settings", level: 1 }).waitFor();
+      assert.equal(await page.getByRole("navigation", { name: "Pages" }).count(), 0, "it is behind the menu");
+      await page.getByRole("button", { name: "Menu" }).click();
       const box = await page.locator("nav [aria-current='page']", { hasText: "Settings" }).boundingBox();
       assert.ok(box && box.x >= 0 && box.x + box.width <= 360);
     });

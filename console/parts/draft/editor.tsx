@@ -18,6 +18,9 @@ import { TagField } from "./tag-field.tsx";
 const AUTOSAVE_MS = 1_500;
 const RETRY_MS = 10_000;
 
+/** Without a value a draft cannot be sent. */
+const FIRST_EMPTY = ':is([name="from_email"], [name="subject"])[value=""]';
+
 /** The content of a draft. */
 export function DraftEditor(of: { kind: Kind; draft: Draft; onDirty: (isDirty: boolean) => void }) {
   const { kind, draft, onDirty } = of;
@@ -96,6 +99,10 @@ export function Editor({ place, draft, tags, mayWrite, onDirty, children, isSubj
   const changes = changesFrom(saved, edits);
   const isDirty = Object.keys(changes).length > 0;
 
+  useEffect(() => {
+    // The focus is on the page, not on a part of it.
+    if (document.activeElement?.contains(form.current)) form.current?.querySelector<HTMLElement>(FIRST_EMPTY)?.focus();
+  }, []);
   useEffect(() => onDirty?.(isDirty), [isDirty, onDirty]);
   useEffect(() => {
     const save = (event: KeyboardEvent) => {

@@ -89,10 +89,7 @@ export function Targets({ kind, draft }: { kind: Kind; draft: Draft }) {
         hint="On: links go through this service, and an invisible image reports opens."
         options={[
           { id: "team", name: `Team setting: ${OF_TEAM[team_tracking]}` },
-          {
-            id: "on",
-            name: `On: ${OF_TEAM[team_tracking === "OFF" ? "ALL" : team_tracking]}`,
-          },
+          { id: "on", name: `On: ${OF_TEAM[team_tracking === "OFF" ? "ALL" : team_tracking]}` },
           { id: "off", name: "Off" },
         ]}
         chosen={tracking === null ? "team" : tracking ? "on" : "off"}

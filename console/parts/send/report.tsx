@@ -32,8 +32,8 @@ export function Report({ kind, send, draft }: { kind: Kind; send: Send; draft: D
     <>
       <Facts
         of={[
-          ["Subject", plainSubject(draft.subject ?? "")],
-          ["From", [draft.from_name, ...emails].filter(Boolean).join(", ")],
+          ["Subject", plainSubject(draft.subject ?? "") || null],
+          ["From", [draft.from_name, ...emails].filter(Boolean).join(", ") || null],
           ["Audience", names.join(", ") || null],
         ]}
       />
