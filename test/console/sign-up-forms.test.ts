@@ -79,7 +79,7 @@ describe("A sign-up form of the console", function () {
 
         const { newsletterId, listIds } = await writeLetter(team);
         await page.goto(`${origin}/console/${team.team.id}/live/newsletters/${newsletterId}`);
-        await page.getByRole("button", { name: "More actions" }).click();
+        await button("More actions").click();
         await page.getByRole("menuitem", { name: "Publish on the web" }).click();
         await button("Publish").click();
         const address = page.locator("code", { hasText: "/n/" });
