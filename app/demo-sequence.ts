@@ -23,7 +23,7 @@ export async function runSequence(session: Session, stack: StackFile, mailkeel: 
   const tenant: Tenant = { teamId: stack.team.id, environment: "LIVE" };
   say("2. A list, and a sequence of two mails to those who come onto it");
   const { data: list } = await mailkeel.lists.create({ name: "Demo readers" });
-  const sequence = { name: `Demo of ${new Date().toISOString()}`, listId: list.id, fromEmail: DEMO_FROM };
+  const sequence = { name: `Demo of ${new Date().toUTCString()}`, listId: list.id, fromEmail: DEMO_FROM };
   const id = await inTenant(session, tenant, (em) => createSequence(em, tenant, sequence, session.env.MAX_CAMPAIGNS));
   await saveSteps(forTenant(session.orm.em, tenant), tenant, id, STEPS);
   const start = { key: keyOfStack(session), includeMembers: false };

@@ -128,7 +128,7 @@ async function sendLetter(
 
   say("3. A draft that targets the list");
   const { data: draft } = await mailkeel.newsletters.create({
-    name: `Demo of ${new Date().toISOString()}`,
+    name: `Demo of ${new Date().toUTCString()}`,
     subject: "Hello {{ first_name }}",
     from_email: DEMO_FROM,
     from_name: "Mailkeel demo",

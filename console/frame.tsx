@@ -143,7 +143,7 @@ export function Frame() {
               </section>
             ))}
           </nav>
-          <bdi className="cut account">
+          <bdi className="account">
             {session.data.email} <span className="muted">{ROLES[current.role]}</span>
           </bdi>
           <More of={session.data.email}>

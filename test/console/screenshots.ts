@@ -5,7 +5,6 @@
 import { existsSync, mkdirSync, readFileSync } from "node:fs";
 import { chromium, type Page } from "playwright-core";
 import { signInLink } from "../../stack/console-link.ts";
-import { DEMO_FROM } from "../../stack/demo-team.ts";
 import type { StackFile } from "../../stack/state.ts";
 
 const FOLDER = `${import.meta.dirname}/../../api/docs/assets`;
@@ -25,24 +24,10 @@ async function idOf(path: string): Promise<string> {
   return first.id;
 }
 
-/** A newsletter to be written. */
-async function draftId(): Promise<string> {
-  const headers = { "x-api-key": stack.keys.live, "content-type": "application/json" };
-  const body = JSON.stringify({
-    name: "The December issue",
-    subject: "{{ first_name }}, the year in five pictures",
-    from_email: DEMO_FROM,
-    body: "<h1>Dear {{ first_name }}</h1>\n<p>Here is what happened this year.</p>\n",
-  });
-  const answer = await fetch(`${stack.api}/newsletters`, { method: "POST", headers, body });
-  return ((await answer.json()) as { data: { id: string } }).data.id;
-}
-
 /** Pages below the team's, by the name of their picture. */
 const pages: Record<string, string> = {
   overview: "",
   newsletter: `/newsletters/${await idOf("/newsletters?status=SENT")}`,
-  draft: `/newsletters/${await draftId()}`,
 };
 
 async function settle(page: Page): Promise<void> {
@@ -64,6 +49,13 @@ try {
     await page.screenshot({ path: `${FOLDER}/console-${name}.png` });
     console.log(`${name}.png`);
   }
+  await page.goto(`${base}/templates`);
+  await page.getByRole("button", { name: /^Use / }).first().click();
+  await page.getByRole("dialog").getByLabel("Name", { exact: true }).fill("The December issue");
+  await page.getByRole("dialog").getByRole("button").filter({ hasText: /^Create/ }).click();
+  await page.getByRole("heading", { name: "The December issue" }).waitFor();
+  await settle(page);
+  await page.screenshot({ path: `${FOLDER}/console-draft.png` });
   await page.goto(`${base}/forms`);
   await page.getByRole("button", { name: "New form" }).click();
   await page.getByLabel("Name", { exact: true }).fill("Footer of the website");
