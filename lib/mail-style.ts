@@ -40,6 +40,9 @@ export function contrast(one: string, other: string): number {
 export const textOn = (background: string): string =>
   contrast("#ffffff", background) >= contrast("#000000", background) ? "#ffffff" : "#000000";
 
+/** Whether a colour is nearly white, so that it glares on a dark page. */
+export const isPale = (color: string): boolean => channelsOf(color).every((channel) => channel >= 0xd0);
+
 /** The colour, mixed with so much black or white that text in it can be read. */
 export function readableOn(background: string, color: string): string {
   const [from, to] = [channelsOf(color), channelsOf(textOn(background))];

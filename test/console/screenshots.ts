@@ -52,7 +52,11 @@ try {
   await page.goto(`${base}/templates`);
   await page.getByRole("button", { name: /^Use / }).first().click();
   await page.getByRole("dialog").getByLabel("Name", { exact: true }).fill("The December issue");
-  await page.getByRole("dialog").getByRole("button").filter({ hasText: /^Create/ }).click();
+  await page
+    .getByRole("dialog")
+    .getByRole("button")
+    .filter({ hasText: /^Create/ })
+    .click();
   await page.getByRole("heading", { name: "The December issue" }).waitFor();
   await settle(page);
   await page.screenshot({ path: `${FOLDER}/console-draft.png` });

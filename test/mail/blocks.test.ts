@@ -71,15 +71,22 @@ describe("Blocks", () => {
 
   it("give columns thirds and a background, on which all texts can be read, also in the dark", () => {
     const inside = [paragraph("On it ", words("link", linkTo("https://example.com"))), { type: "divider" }];
-    for (const background of ["#0b3d91", "#fff4d6", "#777777"]) {
+    for (const background of ["#0b3d91", "#ffd54f", "#777777"]) {
       const area = { ...columns(inside), attrs: { background } };
       const html = compile(document(area), "", { accentColor: background });
       const [, body = ""] = html.split("<body");
       assert.ok(body.includes(`bgcolor="${background}"`));
       const colors = [...body.matchAll(/[;"]color:(#\w{6})/g)].map(([, color = ""]) => color);
       assert.ok(colors.length >= 2 && colors.every((color) => contrast(color, background) >= 4.5), colors.join());
-      assert.doesNotMatch(body, /class="(text|link|rule)"/, "the dark changes neither");
+      assert.doesNotMatch(body, /class="(area|text|link|rule)"/, "the dark changes neither");
     }
+    const pale = { ...columns(inside), attrs: { background: "#fff4d6" } };
+    const own = compile(document(pale), "", { accentColor: "#0b3d91" });
+    assert.ok(own.includes('class="area" bgcolor="#fff4d6"'));
+    const dark = (name: string, property: string) =>
+      new RegExp(`\\.${name}\\{${property}:(#\\w{6})`).exec(own)?.[1] ?? "";
+    for (const name of ["text", "link"])
+      assert.ok(contrast(dark(name, "color"), dark("area", "background-color")) >= 4.5, name);
     const html = compile(document({ ...columns([paragraph("a")], [paragraph("b")]), attrs: { widths: "1:2" } }));
     assert.deepEqual(
       [...html.matchAll(/class="column"[^>]*max-width:(\d+)px/g)].map(([, px]) => px),
@@ -91,6 +98,14 @@ describe("Blocks", () => {
     );
     for (const attrs of [{ background: "red;x:y" }, { widths: "1:9" }])
       assert.equal(refusedAt(document({ ...columns([], []), attrs })).length, 1);
+  });
+
+  it("let nothing white stand between two areas, or between one and the side of the card", () => {
+    const area = { ...columns([paragraph("On it")]), attrs: { background: "#0b3d91" } };
+    const spaces = (...blocks: object[]) =>
+      [...compile(document(...blocks)).matchAll(/<td height="(\d+)"/g)].map(([, px]) => px);
+    assert.deepEqual(spaces(area, area), []);
+    assert.deepEqual(spaces(paragraph("a"), area, paragraph("b")), ["24", "16", "8"]);
   });
 
   it("show a button as an outline, and over the whole width", () => {

@@ -1,4 +1,4 @@
-import { CONTENT_WIDTH, FONT_FAMILIES, NETWORKS, readableOn, textOn } from "../../../lib/mail-style.ts";
+import { CONTENT_WIDTH, FONT_FAMILIES, isPale, NETWORKS, readableOn, textOn } from "../../../lib/mail-style.ts";
 import type { Brand } from "../../teams/brand.ts";
 import { compileTemplate, literalHtml, splitTemplate } from "../template.ts";
 import { type Block, type BlockDocument, type Inline, URL_TAG, urlParts } from "./schema.ts";
@@ -16,6 +16,7 @@ const WIDTH = CONTENT_WIDTH + 2 * PADDING;
 const TEXT = "#1f2328";
 const CARD = "#ffffff";
 const DARK_CARD = "#22252b";
+const DARK_AREA = "#32363e";
 const RULE = "#d0d7de";
 const MUTED = "#595959";
 const SIZES = { 1: "28px/36px", 2: "22px/30px", 3: "18px/26px" } as const;
@@ -33,7 +34,7 @@ interface Look {
 function lookOf({ family, accent }: Pick<Look, "family" | "accent">, background?: string | null): Look {
   const ground = background ?? CARD;
   const text = `font:16px/24px ${family};color:${readableOn(ground, textOn(ground) === CARD ? CARD : TEXT)}`;
-  return { family, accent, text, link: readableOn(ground, accent), isFixed: Boolean(background) };
+  return { family, accent, text, link: readableOn(ground, accent), isFixed: Boolean(background) && !isPale(ground) };
 }
 
 /** @param name of the colours that the style sheet gives in the dark */
@@ -43,8 +44,8 @@ const stylesOf = ({
   accentColor,
 }: MailBrand) => `<style>:root{color-scheme:light dark;supported-color-schemes:light dark}
 @media (max-width:${WIDTH - 1}px){.column,.wide{max-width:100%!important}}</style>
-<style>@media (prefers-color-scheme:dark){.page{background-color:#16181d!important}.card{background-color:${DARK_CARD}!important}
-.text{color:#e8eaed!important}.footer{color:#a4abb8!important}.link{color:${readableOn(DARK_CARD, accentColor)}!important;border-color:${readableOn(DARK_CARD, accentColor)}!important}.rule{border-color:#4b5059!important}}</style>`;
+<style>@media (prefers-color-scheme:dark){.page{background-color:#16181d!important}.card{background-color:${DARK_CARD}!important}.area{background-color:${DARK_AREA}!important}
+.text{color:#e8eaed!important}.footer{color:#a4abb8!important}.link{color:${readableOn(DARK_AREA, accentColor)}!important;border-color:${readableOn(DARK_AREA, accentColor)}!important}.rule{border-color:#4b5059!important}}</style>`;
 
 const TABLE = `<table role="presentation" cellpadding="0" cellspacing="0" border="0"`;
 const forOutlook = (html: string) => `<!--[if mso]>${html}<![endif]-->`;
@@ -136,8 +137,10 @@ function buttonHtml(look: Look, { label, href, align, look: kind }: Of<"button">
 const space = (height: number): string =>
   `<tr><td height="${height}" style="height:${height}px;font-size:0;line-height:${height}px;mso-line-height-rule:exactly">&nbsp;</td></tr>`;
 
-/** A row of a table. @param side padding at both sides @param room the width between them, in pixels */
-function rowHtml(look: Look, block: Block, side: number, room: number): string {
+const isArea = (block: Block | undefined) => block?.type === "columns" && Boolean(block.attrs?.background);
+
+/** A row of a table. @param side padding at both sides @param room the width between them, in pixels @param gap below an area */
+function rowHtml(look: Look, block: Block, side: number, room: number, gap = ""): string {
   const row = (html: string, align = "left", style = look.text, name = inDark(look, "text")) =>
     `<tr><td${name} align="${align}" style="padding:0 ${side}px 16px;${style}">${html}</td></tr>\n`;
   switch (block.type) {
@@ -175,14 +178,15 @@ function rowHtml(look: Look, block: Block, side: number, room: number): string {
     case "html":
       return row(block.attrs.html, "left", `background-color:${CARD};${lookOf(look).text}`, "");
     case "columns":
-      return columnsHtml(look, block);
+      return columnsHtml(look, block, gap);
     default:
       return row(textHtml(look, block));
   }
 }
 
 /** Beside each other where there is room; in Outlook always. One alone is an area. */
-function columnsHtml(around: Look, { content, attrs: { background, widths } = {} }: Of<"columns">): string {
+function columnsHtml(around: Look, { content, attrs }: Of<"columns">, gap: string): string {
+  const { background, widths } = attrs ?? {};
   const look = background ? lookOf(around, background) : around;
   const all = WIDTH - 2 * GUTTER;
   const parts = content.length === 2 && widths ? widths.split(":").map(Number) : content.map(() => 1);
@@ -197,7 +201,7 @@ function columnsHtml(around: Look, { content, attrs: { background, widths } = {}
   });
   const begin = forOutlook(`${TABLE} width="${all}"><tr>${cell((parts[0] ?? 1) * unit)}`);
   const [area, top, below] = background
-    ? [` bgcolor="${background}"`, `16px ${GUTTER}px 0;background-color:${background}`, space(16)]
+    ? [`${inDark(look, "area")} bgcolor="${background}"`, `16px ${GUTTER}px 0;background-color:${background}`, gap]
     : ["", `0 ${GUTTER}px`, ""];
   return `<tr><td${area} style="padding:${top};font-size:0">${begin}${columns.join("")}${forOutlook("</td></tr></table>")}</td></tr>${below}\n`;
 }
@@ -254,7 +258,11 @@ export function compileBlocks({ blocks, preheader, brand }: BlockSource): string
   const lang = ` lang="${brand.language}"`;
   const page = brand.backgroundColor;
   const look = lookOf({ family: FONT_FAMILIES[brand.font], accent: brand.accentColor });
-  const rows = blocks.content.map((block) => rowHtml(look, block, PADDING, CONTENT_WIDTH)).join("");
+  const { content } = blocks;
+  /** Nothing white stands between two areas, and none between an area and the end of the card. */
+  const gapBefore = (next: number, height: number) =>
+    isArea(content[next - 1] ?? content[next]) && isArea(content[next] ?? content[next - 1]) ? "" : space(height);
+  const rows = content.map((block, i) => rowHtml(look, block, PADDING, CONTENT_WIDTH, gapBefore(i + 1, 16))).join("");
   const card = `<div class="card" style="max-width:${WIDTH}px;margin:0 auto;background-color:#ffffff">${TABLE} width="100%">`;
   return `<!doctype html>
 <html${lang}><head><meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">
@@ -264,8 +272,8 @@ ${stylesOf(brand)}</head>
 <body class="page" style="margin:0;padding:0;background-color:${page}">
 ${preheaderHtml(preheader ?? "")}<div role="article"${lang}>${TABLE} class="page" width="100%" bgcolor="${page}" style="background-color:${page}"><tr><td align="center">
 ${forOutlook(`${TABLE} width="${WIDTH}" bgcolor="#ffffff"><tr><td>`)}${card}
-${space(PADDING)}
-${rows}${space(8)}</table></div>${forOutlook("</td></tr></table>")}
+${gapBefore(0, PADDING)}
+${rows}${isArea(content.at(-1)) ? "" : space(8)}</table></div>${forOutlook("</td></tr></table>")}
 </td></tr></table></div></body></html>
 `;
 }
