@@ -102,7 +102,7 @@ describe("Blocks", () => {
 
   it("let nothing white stand between two areas, or between one and the side of the card", () => {
     const area = { ...columns([paragraph("On it")]), attrs: { background: "#0b3d91" } };
-    const spaces = (...blocks: object[]) =>
+    const spaces = (...blocks: Parameters<typeof document>) =>
       [...compile(document(...blocks)).matchAll(/<td height="(\d+)"/g)].map(([, px]) => px);
     assert.deepEqual(spaces(area, area), []);
     assert.deepEqual(spaces(paragraph("a"), area, paragraph("b")), ["24", "16", "8"]);
