@@ -8,7 +8,7 @@ export interface Block {
   node: Node;
 }
 
-const TOP = /^doc$/;
+export const TOP = /^doc$/;
 const HOLDERS = /^(doc|column)$/;
 const MOVABLE = /^(doc|column|bulletList|orderedList)$/;
 

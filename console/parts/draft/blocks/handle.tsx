@@ -1,15 +1,15 @@
 import type { Editor } from "@tiptap/core";
 import { NodeSelection } from "@tiptap/pm/state";
 import { useLayoutEffect, useRef } from "react";
-import { type Block, blockOf } from "./commands.ts";
+import { type Block, blockOf, TOP } from "./commands.ts";
 
-/** The block at a height of the editor. */
+/** The outermost block at a height of the editor. */
 export function blockAtHeight({ view, state }: Editor, y: number): Block | undefined {
   const { left, width } = view.dom.getBoundingClientRect();
   const at = view.posAtCoords({ left: left + width / 2, top: y });
   if (!at) return undefined;
   const isLeaf = at.inside >= 0 && state.doc.nodeAt(at.inside)?.isAtom;
-  return blockOf({ $from: state.doc.resolve(isLeaf ? at.inside : at.pos) });
+  return blockOf({ $from: state.doc.resolve(isLeaf ? at.inside : at.pos) }, TOP);
 }
 
 interface HandleProps {
@@ -36,7 +36,12 @@ export function Handle({ editor, block }: HandleProps) {
       aria-label="Select this block. Drag it, or press Alt and an arrow up or down, to move it"
       title="Drag to move, or press Alt+↑ or Alt+↓"
       onClick={() => {
-        if (from !== undefined) editor.chain().setNodeSelection(from).focus().run();
+        if (from === undefined) return;
+        const { selection } = editor.state;
+        // A second press on columns goes to their first block.
+        const isAgain = selection instanceof NodeSelection && selection.from === from;
+        const at = isAgain && block?.node.type.name === "columns" ? from + 2 : from;
+        editor.chain().setNodeSelection(at).focus().run();
       }}
       onDragStart={({ dataTransfer }) => {
         if (from === undefined) return;
