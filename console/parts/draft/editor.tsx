@@ -14,9 +14,10 @@ import { type Content, changesFrom, contentOf, isHtml, type Place, saveEdits, ty
 import { type Draft, useAccounts, useContent, useSettings } from "./drafts.ts";
 import { TagField } from "./tag-field.tsx";
 
-/** From the last change on; after a failure that may pass, from there on. */
+/** From the last change on. */
 const AUTOSAVE_MS = 1_500;
-const RETRY_MS = 10_000;
+/** From the first change on; after a failure that may pass, from there on. */
+const MAX_WAIT_MS = 10_000;
 
 /** Without a value a draft cannot be sent. */
 const FIRST_EMPTY = ':is([name="from_email"], [name="subject"])[value=""]';
@@ -134,10 +135,14 @@ export function Editor({ place, draft, tags, mayWrite, onDirty, children, isSubj
     },
   });
   const save = useEffectEvent(() => mutate(null));
+  const changedAt = useRef<number>(undefined);
   useEffect(() => {
     const isAgain = refused.current?.edits === edits;
+    if (!isDirty || isPending) changedAt.current = undefined;
     if (!isAutosaved || !isDirty || isPending || (isAgain && refused.current?.isLasting)) return;
-    const timer = setTimeout(save, isAgain ? RETRY_MS : AUTOSAVE_MS);
+    changedAt.current ??= Date.now();
+    const waitMs = Math.min(AUTOSAVE_MS, changedAt.current + MAX_WAIT_MS - Date.now());
+    const timer = setTimeout(save, isAgain ? MAX_WAIT_MS : waitMs);
     return () => clearTimeout(timer);
   }, [edits, isAutosaved, isDirty, isPending]);
 
