@@ -107,9 +107,11 @@ export const removeBlock = (editor: Editor): boolean =>
 
 export const setValues = (editor: Editor, { from, node }: Block, values: Readonly<Record<string, unknown>>): boolean =>
   editor.commands.command(({ tr }) => {
+    const { selection } = tr;
     tr.setNodeMarkup(from, undefined, { ...node.attrs, ...values });
     // In columns, the cursor stays.
-    if (node.isAtom) tr.setSelection(NodeSelection.create(tr.doc, from));
+    if (node.isAtom || (selection instanceof NodeSelection && selection.from === from))
+      tr.setSelection(NodeSelection.create(tr.doc, from));
     return true;
   });
 

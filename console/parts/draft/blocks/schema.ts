@@ -178,6 +178,9 @@ const MergeTag = leaf({
   renderText: ({ node: { attrs } }) => tagText(attrs),
 });
 
+const styleOn = (background: string | null) =>
+  background ? `background-color: ${background}; color: ${textOn(background)}` : "";
+
 const Columns = Node.create({
   name: "columns",
   content: "column{1,3}",
@@ -190,8 +193,19 @@ const Columns = Node.create({
   parseHTML: () => [{ tag: "div[data-columns]" }],
   renderHTML: ({ node: { attrs } }) => {
     const { background, widths } = attrs;
-    const style = background && `background-color: ${background}; color: ${textOn(background)}`;
-    return ["div", { "data-columns": widths ?? "", "data-background": background, style }, 0];
+    return ["div", { "data-columns": widths ?? "", "data-background": background, style: styleOn(background) }, 0];
+  },
+  // Its element stays when its values change: a new one would lose the cursor.
+  addNodeView: () => (first) => {
+    const dom = document.createElement("div");
+    const update = ({ type, attrs: { background, widths } }: typeof first.node) => {
+      if (type !== first.node.type) return false;
+      dom.dataset["columns"] = widths ?? "";
+      dom.style.cssText = styleOn(background);
+      return true;
+    };
+    update(first.node);
+    return { dom, contentDOM: dom, update };
   },
 });
 
