@@ -136,6 +136,9 @@ export function BlocksEditor({ value, onChange, tags, readOnly, shownPath }: Bod
           !isMoved && now.current.take(dataTransfer, view.posAtCoords({ left: clientX, top: clientY })?.pos),
       },
     });
+    // Not an image that comes first: its values would cover the text.
+    const text = Selection.findFrom(made.state.doc.resolve(0), 1, true);
+    if (text) made.commands.setTextSelection(text.from);
     setEditor(made);
     return () => made.destroy();
   }, []);

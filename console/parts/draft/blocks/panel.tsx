@@ -3,7 +3,7 @@ import { NETWORKS } from "../../../../lib/mail-style.ts";
 import { Field, type FieldProps, textsOf } from "../../form.tsx";
 import { PickImage } from "../../images.tsx";
 import { type Block, setValues } from "./commands.ts";
-import { imageValues, type SocialLink } from "./schema.ts";
+import { imageValues, isOwn, type SocialLink } from "./schema.ts";
 import { NAMES } from "./text.ts";
 
 type Input = readonly [name: string, label: string, more?: Omit<FieldProps, "name" | "label">];
@@ -53,13 +53,15 @@ export function Panel({ editor, block, tags }: PanelProps) {
       setValues(editor, block, { [key]: isNone ? null : type === "number" ? Number(value) : value });
     };
   const inputs: readonly Input[] = [
-    ...(INPUTS[name] ?? []).filter(([key]) => key !== "widths" || block.node.childCount === 2),
+    ...(INPUTS[name] ?? []).filter(([key]) =>
+      key === "widths" ? block.node.childCount === 2 : key !== "src" || !isOwn(block.node.attrs["src"]),
+    ),
     ...(name === "mergeTag" ? [["name", "Merge tag", { choices: textsOf(tags) }] as const] : []),
   ];
   if (inputs.length === 0 && name !== "socialLinks") return null;
   return (
     <fieldset className="card panel fields" onKeyDown={({ key }) => void (key === "Escape" && editor.commands.focus())}>
-      <legend>{NAMES[name]}</legend>
+      <legend>{name === "columns" && block.node.childCount === 1 ? "Area" : NAMES[name]}</legend>
       {name === "image" && <PickImage onPick={(image) => setValues(editor, block, imageValues(image))} />}
       {inputs.map(([key, label, more]) => (
         <Field

@@ -92,7 +92,7 @@ function valuesOf(text = ""): Values | false {
 }
 
 /** The policy of the page lets it load images of its own origin alone; the preview shows all. */
-const isOwn = (src: string) => src.startsWith(`${window.location.origin}/`);
+export const isOwn = (src: string) => src.startsWith(`${window.location.origin}/`);
 
 /** The values of a block that shows an image of the team; a small one is not enlarged. */
 export const imageValues = ({ url, width }: { url: string; width: number }) => ({
