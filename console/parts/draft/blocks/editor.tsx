@@ -8,7 +8,16 @@ import { Form } from "../../form.tsx";
 import { type Image, imagesIn, useUpload } from "../../images.tsx";
 import { Icon, Notice, Problem } from "../../page.tsx";
 import type { BodyProps } from "../drafts.ts";
-import { type Block, blockOf, columnsAround, insertBlock, moveBlock, selectAt, selectedLeaf } from "./commands.ts";
+import {
+  type Block,
+  blockOf,
+  columnsAround,
+  duplicateBlock,
+  insertBlock,
+  moveBlock,
+  selectAt,
+  selectedLeaf,
+} from "./commands.ts";
 import { blockAtHeight, Handle } from "./handle.tsx";
 import { choose, type Kind, MENU_ID, menuAt, type Option, Options } from "./menu.tsx";
 import { Panel } from "./panel.tsx";
@@ -79,6 +88,7 @@ export function BlocksEditor({ value, onChange, tags, readOnly, shownPath }: Bod
     } else if (altKey && step !== undefined) moveBlock(editor, step);
     else if (altKey && key === "F10") focus("[role=toolbar] [tabindex='0']");
     else if ((ctrlKey || metaKey) && key.toLowerCase() === "k") setLinking(true);
+    else if ((ctrlKey || metaKey) && key.toLowerCase() === "d") duplicateBlock(editor);
     else if (key === "Enter" && selectedLeaf(editor)) focusPanel();
     else {
       // Between two blocks no text is there yet that could be bold.

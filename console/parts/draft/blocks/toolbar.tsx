@@ -36,7 +36,7 @@ const RARE: Readonly<Record<string, Run>> = {
   "Align right": align("right"),
   "Move the block up": (editor) => moveBlock(editor, -1),
   "Move the block down": (editor) => moveBlock(editor, 1),
-  "Duplicate the block": duplicateBlock,
+  "Duplicate the block (Ctrl+D)": duplicateBlock,
   "Remove the block": removeBlock,
 };
 
