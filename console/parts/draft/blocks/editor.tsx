@@ -17,6 +17,7 @@ import {
   moveBlock,
   selectAt,
   selectedLeaf,
+  setValues,
 } from "./commands.ts";
 import { blockAtHeight, Handle } from "./handle.tsx";
 import { choose, type Kind, MENU_ID, menuAt, type Option, Options } from "./menu.tsx";
@@ -58,19 +59,28 @@ export function BlocksEditor({ value, onChange, tags, readOnly, shownPath }: Bod
     flushSync(() => choose(editor, menu, option));
     if (menu.kind === "block" && selectedLeaf(editor)) focusPanel();
   };
+  const isReplacing = useRef(false);
   const upload = useUpload((image: Image) => {
     // The page may have been left.
     if (!editor || editor.isDestroyed) return;
-    flushSync(() => insertBlock(editor, { type: "image", attrs: imageValues(image) }));
+    const selected = isReplacing.current ? selectedLeaf(editor) : undefined;
+    isReplacing.current = false;
+    flushSync(() =>
+      selected?.node.type.name === "image"
+        ? setValues(editor, selected, imageValues(image))
+        : insertBlock(editor, { type: "image", attrs: imageValues(image) }),
+    );
     focus(".panel [name=block-alt]");
   });
   /** Uploads what was pasted or dropped, if it is images. @param at a place of the document */
-  const take = (data: DataTransfer | null, at?: number): boolean => {
+  const take = (data: DataTransfer | null, at?: { pos: number; inside: number } | null): boolean => {
     const files = imagesIn(data);
     // Word and Excel add a picture of the text that was copied.
     if (files.length === 0 || /<(p|table)[\s>]/i.test(data?.getData("text/html") ?? "")) return false;
-    if (at !== undefined) {
-      editor?.commands.command(({ tr }) => Boolean(tr.setSelection(Selection.near(tr.doc.resolve(at)))));
+    // An image that is selected, and on which another one is dropped, changes to it.
+    isReplacing.current = !at || at.inside === editor?.state.selection.from;
+    if (at && !isReplacing.current) {
+      editor?.commands.command(({ tr }) => Boolean(tr.setSelection(Selection.near(tr.doc.resolve(at.pos)))));
     }
     upload.mutate(files);
     return true;
@@ -143,7 +153,7 @@ export function BlocksEditor({ value, onChange, tags, readOnly, shownPath }: Bod
         handleKeyDown: (_, event) => now.current.press(event),
         handlePaste: (_, { clipboardData }) => now.current.take(clipboardData),
         handleDrop: (view, { dataTransfer, clientX, clientY }, _slice, isMoved) =>
-          !isMoved && now.current.take(dataTransfer, view.posAtCoords({ left: clientX, top: clientY })?.pos),
+          !isMoved && now.current.take(dataTransfer, view.posAtCoords({ left: clientX, top: clientY })),
       },
     });
     // Not an image that comes first: its values would cover the text.
