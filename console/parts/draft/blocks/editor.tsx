@@ -1,6 +1,6 @@
 import { Editor } from "@tiptap/core";
 import { GapCursor } from "@tiptap/pm/gapcursor";
-import { Selection } from "@tiptap/pm/state";
+import { NodeSelection, Selection } from "@tiptap/pm/state";
 import { useEffect, useReducer, useRef, useState } from "react";
 import { flushSync } from "react-dom";
 import { Dialog } from "../../dialog.tsx";
@@ -150,6 +150,12 @@ export function BlocksEditor({ value, onChange, tags, readOnly, shownPath }: Bod
         scrollThreshold: covered,
         scrollMargin: covered,
         attributes: { role: "textbox", "aria-multiline": "true", "aria-label": "Text of the email" },
+        // Text that is typed over a selected block does not replace it.
+        handleTextInput: ({ state: { selection } }, _from, _to, typed) =>
+          selection instanceof NodeSelection &&
+          selection.node.isBlock &&
+          insertBlock(made, { type: "paragraph" }) &&
+          made.commands.command(({ tr }) => Boolean(tr.insertText(typed))),
         handleKeyDown: (_, event) => now.current.press(event),
         handlePaste: (_, { clipboardData }) => now.current.take(clipboardData),
         handleDrop: (view, { dataTransfer, clientX, clientY }, _slice, isMoved) =>
