@@ -1,4 +1,5 @@
 import type { Editor, JSONContent } from "@tiptap/core";
+import { GapCursor } from "@tiptap/pm/gapcursor";
 import { Fragment, type Node } from "@tiptap/pm/model";
 import { NodeSelection, type Selection, TextSelection, type Transaction } from "@tiptap/pm/state";
 
@@ -92,6 +93,26 @@ export const duplicateBlock = (editor: Editor): boolean =>
       return true;
     })
     .run();
+
+/** Between two blocks no text is there yet that could be bold or aligned. */
+export const beginText = (editor: Editor): boolean =>
+  editor.state.selection instanceof GapCursor && editor.commands.insertContent({ type: "paragraph" });
+
+const ALIGNMENTS: Readonly<Record<string, string | null>> = { l: null, e: "center", r: "right" };
+
+/** Aligns the texts of the selection. @param key of `ALIGNMENTS` */
+export const alignText = (editor: Editor, key: string): boolean => {
+  beginText(editor);
+  const textAlign = ALIGNMENTS[key];
+  const { storedMarks } = editor.state;
+  return editor
+    .chain()
+    .focus()
+    .updateAttributes("paragraph", { textAlign })
+    .updateAttributes("heading", { textAlign })
+    .command(({ tr }) => Boolean(tr.setStoredMarks(storedMarks)))
+    .run();
+};
 
 /** Removes the block of the selection, and with its last item a list. */
 export const removeBlock = (editor: Editor): boolean =>

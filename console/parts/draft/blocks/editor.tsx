@@ -1,5 +1,4 @@
 import { Editor } from "@tiptap/core";
-import { GapCursor } from "@tiptap/pm/gapcursor";
 import { NodeSelection, Selection } from "@tiptap/pm/state";
 import { useEffect, useReducer, useRef, useState } from "react";
 import { flushSync } from "react-dom";
@@ -9,7 +8,9 @@ import { type Image, imagesIn, useUpload } from "../../images.tsx";
 import { Icon, Notice, Problem } from "../../page.tsx";
 import type { BodyProps } from "../drafts.ts";
 import {
+  alignText,
   type Block,
+  beginText,
   blockOf,
   columnsAround,
   duplicateBlock,
@@ -85,7 +86,7 @@ export function BlocksEditor({ value, onChange, tags, readOnly, shownPath }: Bod
     upload.mutate(files);
     return true;
   };
-  const press = ({ key, altKey, ctrlKey, metaKey }: KeyboardEvent): boolean => {
+  const press = ({ key, altKey, shiftKey, ctrlKey, metaKey }: KeyboardEvent): boolean => {
     const step = ({ ArrowUp: -1, ArrowDown: 1 } as const)[key];
     if (!editor || readOnly) return false;
     if (menu && !altKey) {
@@ -99,11 +100,10 @@ export function BlocksEditor({ value, onChange, tags, readOnly, shownPath }: Bod
     else if (altKey && key === "F10") focus("[role=toolbar] [tabindex='0']");
     else if ((ctrlKey || metaKey) && key.toLowerCase() === "k") setLinking(true);
     else if ((ctrlKey || metaKey) && key.toLowerCase() === "d") duplicateBlock(editor);
+    else if ((ctrlKey || metaKey) && shiftKey && /^[elr]$/i.test(key)) alignText(editor, key.toLowerCase());
     else if (key === "Enter" && selectedLeaf(editor)) focusPanel();
     else {
-      // Between two blocks no text is there yet that could be bold.
-      if ((ctrlKey || metaKey) && /^[biu]$/i.test(key) && editor.state.selection instanceof GapCursor)
-        editor.commands.insertContent({ type: "paragraph" });
+      if ((ctrlKey || metaKey) && /^[biu]$/i.test(key)) beginText(editor);
       return false;
     }
     return true;

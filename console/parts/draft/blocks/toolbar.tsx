@@ -2,7 +2,7 @@ import type { ChainedCommands, Editor } from "@tiptap/core";
 import { type KeyboardEvent, type ReactNode, useEffect, useRef } from "react";
 import { Select } from "../../form.tsx";
 import { More, Opener } from "../../more.tsx";
-import { duplicateBlock, moveBlock, removeBlock } from "./commands.ts";
+import { alignText, duplicateBlock, moveBlock, removeBlock } from "./commands.ts";
 import type { Kind } from "./menu.tsx";
 
 type Run = (editor: Editor, chain: ChainedCommands) => unknown;
@@ -23,17 +23,13 @@ const STEPS: readonly Tool[] = [
   ["Undo", "↶", (_, chain) => chain.undo().run()],
   ["Redo", "↷", (_, chain) => chain.redo().run()],
 ];
-const align =
-  (textAlign: string | null): Run =>
-  (_, chain) =>
-    chain.updateAttributes("paragraph", { textAlign }).updateAttributes("heading", { textAlign }).run();
 /** Of the menu, by their names. */
 const RARE: Readonly<Record<string, Run>> = {
   Strikethrough: (_, chain) => chain.toggleStrike().run(),
   Code: (_, chain) => chain.toggleCode().run(),
-  "Align left": align(null),
-  "Align centre": align("center"),
-  "Align right": align("right"),
+  "Align left (Ctrl+Shift+L)": (editor) => alignText(editor, "l"),
+  "Align centre (Ctrl+Shift+E)": (editor) => alignText(editor, "e"),
+  "Align right (Ctrl+Shift+R)": (editor) => alignText(editor, "r"),
   "Move the block up": (editor) => moveBlock(editor, -1),
   "Move the block down": (editor) => moveBlock(editor, 1),
   "Duplicate the block (Ctrl+D)": duplicateBlock,
