@@ -257,7 +257,7 @@ function LinkDialog({ editor, onClose }: { editor: Editor; onClose: () => void }
     const isSet = (
       url === "" ? chain.unsetLink() : needsText ? chain.insertContent(link) : chain.setLink({ href: url })
     ).run();
-    return isSet || "This is not a valid link: begin with https://, mailto: or a merge tag.";
+    return isSet ? "" : "This is not a valid link: begin with https://, mailto: or a merge tag.";
   };
   return (
     <Dialog title="Link" onClose={onClose}>
