@@ -31,6 +31,7 @@ async function typeLink(page: Page, href: string, words: string) {
   await type(page, words);
   await press(page, "Enter");
   await focused(page, ".ProseMirror");
+  assert.equal(await page.getByText("Link saved").count(), 0);
 }
 
 /** Chooses a block of the menu, by keyboard. */
@@ -261,12 +262,18 @@ describe("The editor of a draft", function () {
       await type(page, "Our cats");
       await give(page, "paste", uniquePng(), "<p> and a picture of this text</p>");
       for (const event of ["paste", "drop"] as const) {
+        // Not over an image that is selected.
+        if (event === "drop") await press(page, "Escape", "ArrowRight");
         await give(page, event, uniquePng());
         await focused(page, "input[name=block-alt][value='']");
         await type(page, `A cat by ${event}`);
       }
       const shown = page.locator(".ProseMirror img");
       await eventually(async () => (await shown.count()) === 2, { what: "two images" });
+      const replaced = await shown.last().getAttribute("src");
+      await give(page, "drop", uniquePng());
+      await eventually(async () => (await shown.last().getAttribute("src")) !== replaced, { what: "another image" });
+      assert.equal(await page.locator("[name=block-src]").count(), 0);
       const drawn = () =>
         shown.evaluateAll((all) => (all as { naturalWidth?: number }[]).every((one) => one.naturalWidth));
       await eventually(drawn, { what: "images that the page has loaded" });
@@ -283,7 +290,7 @@ describe("The editor of a draft", function () {
       );
       await page.locator(".ProseMirror [data-block=image]").first().click();
       await button(page, "Choose an image").click();
-      await page.getByRole("dialog").getByRole("button", { name: "drop.png", exact: true }).click();
+      await page.getByRole("dialog").getByRole("button", { name: "drop.png", exact: true }).first().click();
       const picked = { ...imageOf("drop"), attrs: { ...imageOf("drop").attrs, alt: "A cat by paste" } };
       const again = (await saved()).blocks as typeof blocks & { content: { type: string }[] };
       assert.deepEqual(again.content.filter((one) => one.type === "image")[0], picked);
@@ -291,6 +298,10 @@ describe("The editor of a draft", function () {
       await press(page, "ArrowRight", "Control+b");
       await type(page, "Bold");
       await page.locator(".ProseMirror > [data-block=image] + p > strong", { hasText: "Bold" }).waitFor();
+      await page.locator(".ProseMirror [data-block=image]").last().click();
+      await type(page, "Below");
+      await page.locator(".ProseMirror > [data-block=image] + p", { hasText: "Below" }).waitFor();
+      assert.equal(await shown.count(), 2);
     });
   });
 
@@ -396,8 +407,61 @@ describe("The editor of a draft", function () {
       await page.locator(".ProseMirror > p").first().click();
       const before = await inArea.boundingBox();
       await inArea.click();
-      await page.getByRole("group", { name: "Columns" }).getByLabel("Background").waitFor();
+      await page.getByRole("group", { name: "Area" }).getByLabel("Background").waitFor();
       assert.deepEqual(await inArea.boundingBox(), before);
+    });
+  });
+
+  it("keeps the cursor in columns, selects their row, aligns, and saves while the writer types", async () => {
+    await inPage({}, async (page) => {
+      const { app, one, read, saved } = await open(page, undefined, "?view=text");
+      const blocks = {
+        type: "doc",
+        content: [{ type: "image", attrs: { src: "https://example.com/a.png" } }, words()],
+      };
+      await app.content.saveBlocks.mutate({ body: { ...one, preheader: null, blocks: blocks as never } });
+      await page.reload();
+      await page.locator(".ProseMirror [data-block=image]").waitFor();
+      assert.equal(await page.locator(".ProseMirror-selectednode, .panel").count(), 0);
+
+      await text(page).focus();
+      await typeBlock(page, "Three columns");
+      await page.getByLabel("Background").fill("#ffff00");
+      const cells = page.locator("[data-column]");
+      await cells.first().click();
+      await type(page, "a");
+      await press(page, "Control+d");
+      assert.deepEqual(await cells.allTextContents(), ["aa", "", ""]);
+      await cells.first().locator("p").first().hover();
+      const handle = page.getByRole("button", { name: /^Select this block/ });
+      await handle.click();
+      await press(page, "Control+d");
+      assert.equal(await cells.count(), 6);
+      // The copy is selected, so that this press goes in.
+      await handle.click();
+      await page.locator("[data-column] > p.ProseMirror-selectednode").first().waitFor();
+
+      await cells.last().click();
+      await press(page, "Control+b");
+      await type(page, "b");
+      await press(page, "Control+b", "Control+Shift+e");
+      await type(page, "c");
+      const style = "text-align: center;";
+      assert.equal(await cells.last().innerHTML(), `<p style="${style}"><strong>b</strong>c</p>`);
+
+      // Before the image, where no text is yet.
+      await page.locator(".ProseMirror > [data-block=image]").click();
+      await press(page, "ArrowLeft", "Control+Shift+e");
+      await page.locator(`.ProseMirror > p:first-child[style="${style}"]`).waitFor();
+
+      const before = JSON.stringify(await saved());
+      await page.clock.install();
+      await page.clock.pauseAt(Date.now() + 60_000);
+      for (let i = 0; i < 10; i++) {
+        await type(page, "d");
+        await page.clock.runFor(1_400);
+      }
+      await eventually(async () => JSON.stringify(await read()) !== before, { what: "a save" });
     });
   });
 

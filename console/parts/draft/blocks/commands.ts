@@ -98,12 +98,10 @@ export const duplicateBlock = (editor: Editor): boolean =>
 export const beginText = (editor: Editor): boolean =>
   editor.state.selection instanceof GapCursor && editor.commands.insertContent({ type: "paragraph" });
 
-const ALIGNMENTS: Readonly<Record<string, string | null>> = { l: null, e: "center", r: "right" };
-
-/** Aligns the texts of the selection. @param key of `ALIGNMENTS` */
+/** Aligns the texts of the selection. @param key the letter of its shortcut: l, e or r */
 export const alignText = (editor: Editor, key: string): boolean => {
   beginText(editor);
-  const textAlign = ALIGNMENTS[key];
+  const textAlign = { e: "center", r: "right" }[key] ?? null;
   const { storedMarks } = editor.state;
   return editor
     .chain()

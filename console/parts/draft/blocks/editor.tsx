@@ -64,13 +64,10 @@ export function BlocksEditor({ value, onChange, tags, readOnly, shownPath }: Bod
   const upload = useUpload((image: Image) => {
     // The page may have been left.
     if (!editor || editor.isDestroyed) return;
-    const selected = isReplacing.current ? selectedLeaf(editor) : undefined;
+    const [attrs, old] = [imageValues(image), isReplacing.current ? selectedLeaf(editor) : undefined];
     isReplacing.current = false;
-    flushSync(() =>
-      selected?.node.type.name === "image"
-        ? setValues(editor, selected, imageValues(image))
-        : insertBlock(editor, { type: "image", attrs: imageValues(image) }),
-    );
+    const isOfImage = old?.node.type.name === "image";
+    flushSync(() => (isOfImage ? setValues(editor, old, attrs) : insertBlock(editor, { type: "image", attrs })));
     focus(".panel [name=block-alt]");
   });
   /** Uploads what was pasted or dropped, if it is images. @param at a place of the document */
