@@ -48,16 +48,15 @@ export function useMakeDraft(type: Kind) {
   const { drafts } = useCalls(type, "").calls;
   return async ({ name = "", template = BLANK.id, segment_id = "" }: Values, context: CallContext) => {
     const beginning = BEGINNINGS[template];
-    const make = async () => {
-      if (!beginning)
-        return client.app.templates.makeDraft.mutate({ body: { type, name, template_id: template } }, { context });
-      const { sender_name: from_name, sender_email } = (await client.app.team.brand.query({})).data;
-      const account = onlyOf((await client.app.accounts.list.query({})).data);
-      const from_email = sender_email ?? account?.email ?? null;
-      const sender = { from_name, ...(type === "newsletter" && { from_email }) };
-      return drafts.create.mutate({ body: { name, ...beginning, ...sender } }, { context });
-    };
+    const { sender_name: from_name, sender_email } = (await client.app.team.brand.query({})).data;
+    const account = onlyOf((await client.app.accounts.list.query({})).data);
+    const sender = { from_name, ...(type === "newsletter" && { from_email: sender_email ?? account?.email ?? null }) };
+    const make = () =>
+      beginning
+        ? drafts.create.mutate({ body: { name, ...beginning, ...sender } }, { context })
+        : client.app.templates.makeDraft.mutate({ body: { type, name, template_id: template } }, { context });
     const { id } = (await make()).data;
+    if (!beginning) await drafts.update.mutate({ params: { [`${type}Id`]: id }, body: sender });
     const list = type === "newsletter" && onlyOf((await client.app.audience.allLists.query({})).data);
     if (list) await client.app.content.attachList.mutate({ body: { newsletter_id: id, list_id: list.id } });
     if (segment_id) await client.app.content.attachSegment.mutate({ body: { campaign_id: id, segment_id } });
