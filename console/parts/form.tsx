@@ -65,7 +65,9 @@ export function assertValid(form: HTMLFormElement | null) {
 /** Puts the focus into the first field of a form that was refused. */
 export function focusRefused(form: HTMLFormElement | null, error: unknown) {
   const inputs = [...(form?.elements ?? [])] as HTMLInputElement[];
-  inputs.find(({ name }) => name && problemOf(error, name))?.focus();
+  const refused = inputs.find(({ name }) => name && problemOf(error, name));
+  refused?.closest("details")?.setAttribute("open", "");
+  refused?.focus();
 }
 
 /** A form whose refusals stand beside their fields. */

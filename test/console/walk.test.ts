@@ -130,6 +130,7 @@ describe("The console in a browser", function () {
       await page.getByRole("dialog").getByLabel("Name", { exact: true }).fill("A letter");
       await button("Create draft").click();
       await page.getByText("A personal letter").waitFor({ state: "detached" });
+      await page.getByText(`Sender and name: ${fromEmail}`).waitFor();
       await page.getByRole("textbox", { name: "Text of the email" }).getByText("Best regards").waitFor();
       await sender.em.execute(
         "insert into templates (id, team_id, environment, name) select ? || n, ?, 'LIVE', 'Weekly ' || n from generate_series(1, 9) n",
@@ -277,11 +278,13 @@ describe("The console in a browser", function () {
     await inPage({}, async (page) => {
       const cookies = await enter(page, owner.id);
       await page.goto(path);
+      await page.getByText("Sender and name").click();
       await page.getByLabel("Name", { exact: true }).fill("Anne's letter");
       await consoleFetch(cookies, "DELETE", "/session");
       await page.getByRole("button", { name: "Save", exact: true }).click();
       const banner = page.getByText("Your session has ended.");
       await banner.waitFor();
+      await page.getByText("Not saved: sign in again.").waitFor();
 
       const other = await page.context().newPage();
       await other.goto(path);

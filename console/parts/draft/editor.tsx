@@ -1,7 +1,7 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useBlocker } from "@tanstack/react-router";
 import { type ReactNode, useEffect, useEffectEvent, useId, useRef, useState } from "react";
-import { Kept, problemOf, refusalOf } from "../../api.ts";
+import { HttpRefusal, Kept, problemOf, refusalOf } from "../../api.ts";
 import { useRole, useWorkspace } from "../../session.tsx";
 import { Dialog } from "../dialog.tsx";
 import { useEdit } from "../edit.tsx";
@@ -19,6 +19,8 @@ const AUTOSAVE_MS = 1_500;
 /** From the first change on; after a failure that may pass, from there on. */
 const MAX_WAIT_MS = 10_000;
 
+const NOT_SAVED = new HttpRefusal({ message: "Not saved: sign in again." });
+
 /** Without a value a draft cannot be sent. */
 const FIRST_EMPTY = ':is([name="from_email"], [name="subject"])[value=""]';
 
@@ -28,30 +30,32 @@ export function DraftEditor(of: { kind: Kind; draft: Draft; onDirty: (isDirty: b
   const accounts = useAccounts();
   const { merge_tags: tags } = useSettings(kind, draft.id);
   const place = useContent(kind, draft.id);
-  return (
-    <Editor place={place} draft={draft} tags={tags} mayWrite={useRole("EDITOR")} onDirty={onDirty}>
-      {(input) => (
-        <div className="fields">
-          <Field label="Name" required maxLength={200} hint="Only your team sees it." {...input("name")} />
-          {kind === "newsletter" && (
-            <Field
-              label="From address"
-              type="email"
-              suggestions={accounts.map(({ email }) => email)}
-              hint="The address of a connected account, or one at a domain it may send for."
-              {...input("from_email")}
-            />
-          )}
+  const sender = kind === "newsletter" ? "from_email" : "from_name";
+  const [isOpen] = useState("from_email" in draft && !draft.from_email);
+  const below: EditorProps["below"] = (input) => (
+    <details className="stack" open={isOpen}>
+      <summary>{["Sender and name", input(sender).value].filter(Boolean).join(": ")}</summary>
+      <div className="fields">
+        <Field label="Name" required maxLength={200} hint="Only your team sees it." {...input("name")} />
+        {kind === "newsletter" && (
           <Field
-            label="From name"
-            maxLength={200}
-            hint="Leave empty to use the sending account's name."
-            {...input("from_name")}
+            label="From address"
+            type="email"
+            suggestions={accounts.map(({ email }) => email)}
+            hint="The address of a connected account, or one at a domain it may send for."
+            {...input("from_email")}
           />
-        </div>
-      )}
-    </Editor>
+        )}
+        <Field
+          label="From name"
+          maxLength={200}
+          hint="Leave empty to use the sending account's name."
+          {...input("from_name")}
+        />
+      </div>
+    </details>
   );
+  return <Editor {...{ place, draft, tags, onDirty, below }} mayWrite={useRole("EDITOR")} />;
 }
 
 /** What a controlled field takes, by its name. */
@@ -69,14 +73,17 @@ interface EditorProps {
   mayWrite: boolean;
   onDirty?: (isDirty: boolean) => void;
   /** Above the subject. */
-  children: (input: InputOf) => ReactNode;
+  children?: (input: InputOf) => ReactNode;
+  /** Below the preheader. */
+  below?: (input: InputOf) => ReactNode;
   isSubjectRequired?: boolean;
   /** It has never been saved. */
   isNew?: boolean;
 }
 
 /** Edits the text of a mail. */
-export function Editor({ place, draft, tags, mayWrite, onDirty, children, isSubjectRequired, isNew }: EditorProps) {
+export function Editor({ place, draft, tags, mayWrite, onDirty, children, below, ...is }: EditorProps) {
+  const { isSubjectRequired, isNew } = is;
   const { base } = useWorkspace();
   const { read, fields, isAutosaved } = place;
   const { saveFrom, dialog } = useEdit({
@@ -176,19 +183,18 @@ export function Editor({ place, draft, tags, mayWrite, onDirty, children, isSubj
         }}
       >
         <RefusedBy value={error}>
-          {children(input)}
-          <div className="fields">
-            <TagField label="Subject" tags={tags} required={isSubjectRequired} {...input("subject")} />
-            {!isHtml(content) && (
-              <TagField
-                label="Preheader"
-                maxLength={500}
-                hint="Inboxes show it after the subject. Leave empty to show the beginning of the text."
-                tags={tags}
-                {...input("preheader")}
-              />
-            )}
-          </div>
+          {children?.(input)}
+          <TagField label="Subject" tags={tags} required={isSubjectRequired} {...input("subject")} />
+          {!isHtml(content) && (
+            <TagField
+              label="Preheader"
+              maxLength={500}
+              hint="Inboxes show it after the subject. Leave empty to show the beginning of the text."
+              tags={tags}
+              {...input("preheader")}
+            />
+          )}
+          {below?.(input)}
         </RefusedBy>
       </form>
       {draft.is_of_old_brand && mayWrite && (
@@ -221,7 +227,7 @@ export function Editor({ place, draft, tags, mayWrite, onDirty, children, isSubj
               </button>
             </div>
           ) : (
-            <Problem error={error} />
+            <Problem error={refusal?.status === 401 ? NOT_SAVED : error} />
           )}
           <button type="submit" form={formId} className="primary" disabled={isPending || !isDirty}>
             Save
