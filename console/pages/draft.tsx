@@ -12,7 +12,7 @@ import { Duplicate } from "../parts/duplicate.tsx";
 import { More } from "../parts/more.tsx";
 import { Copy, Facts, PageHead, Part, State } from "../parts/page.tsx";
 import { Remove } from "../parts/remove.tsx";
-import { isOpen, type Kind, useCalls, useProgress } from "../parts/send/calls.ts";
+import { isOpen, type Kind, useCalls, useProgress, waitingIn } from "../parts/send/calls.ts";
 import { CheckSend } from "../parts/send/check-send.tsx";
 import { Commands, LiveSend } from "../parts/send/live-send.tsx";
 import { Report, SaveRecipients } from "../parts/send/report.tsx";
@@ -146,6 +146,11 @@ function SendOf({ kind, draft }: { kind: Kind; draft: Draft }) {
   useEffect(() => {
     if (status !== undefined) void queries.invalidateQueries({ queryKey: [base, `${kind}s`] });
   }, [status, queries, base, kind]);
+  const waiting = send && waitingIn(send.recipients);
+  // Outcomes of a cancelled send follow within seconds.
+  useEffect(() => {
+    if (waiting !== undefined) void queries.invalidateQueries({ queryKey: [base, "recipients", draft.id] });
+  }, [waiting, queries, base, draft.id]);
   if (!send) return <p className="muted">The record of this send is no longer kept.</p>;
   if (!isOpen(send)) return <Report kind={kind} send={send} draft={draft} />;
   return (

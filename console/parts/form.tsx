@@ -118,7 +118,7 @@ export function Form(props: FormProps) {
   });
   const cancel = onCancel && (
     <button type="button" onClick={onCancel}>
-      Cancel
+      {/^Cancel /.test(submit) ? submit.replace("Cancel", "Keep") : "Cancel"}
     </button>
   );
   return (

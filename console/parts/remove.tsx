@@ -32,7 +32,7 @@ export const Remove = ({ title, act, children, onDone }: RemoveProps) => (
 
 const WORDS: Record<string, string> = {
   would_create: "To be created",
-  would_update: "To be changed",
+  would_update: "Records to be changed",
   would_delete: "To be deleted",
 };
 
@@ -51,7 +51,8 @@ function Impact({ act }: Pick<RemoveProps, "act">) {
   return (
     <ul>
       {impact
-        .filter(([name, value]) => typeof value === "number" && value > 0 && name !== "affected_count")
+        // The text says how the record itself changes.
+        .filter(([name, value]) => Number(value) > (name === "would_update" ? 1 : 0) && name !== "affected_count")
         .map(([name, value]) => (
           <li key={name}>
             {WORDS[name] ?? capitalized(name.replaceAll("_", " "))}: {Number(value).toLocaleString()}

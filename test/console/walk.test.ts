@@ -236,11 +236,20 @@ describe("The console in a browser", function () {
       await button("Reschedule").click();
       await page.getByTitle(/at 10:30, New York/).waitFor();
       assert.deepEqual(await violationsOf(page), []);
+      const { status, send_at } = (await client.get(`/newsletters/${newsletterId}`)).body.data;
+      assert.equal(status, "SCHEDULED");
+      assert.match(send_at, /T1[45]:30:00\.000Z$/);
+      await page.getByRole("link", { name: "Issue one" }).click();
+      await button("Cancel the send").click();
+      await button("Keep the send").waitFor();
+      const alert = page.getByRole("alertdialog");
+      await alert.getByText("2 people will no longer get the email").waitFor();
+      await alert.getByRole("status").waitFor({ state: "detached" });
+      assert.equal(await alert.getByText(/already got it|To be changed|Records/).count(), 0);
+      await alert.getByRole("button", { name: "Cancel the send" }).click();
+      // Their rows follow without a reload.
+      await page.getByRole("cell", { name: "Cancelled" }).nth(1).waitFor();
     });
-    const { status, send_at } = (await client.get(`/newsletters/${newsletterId}`)).body.data;
-    assert.equal(status, "SCHEDULED");
-    assert.match(send_at, /T1[45]:30:00\.000Z$/);
-    await client.post(`/newsletters/${newsletterId}/cancel`);
   });
 
   it("shows an EDITOR no way to send and a VIEWER none to write, and a removed member the sign-in", async () => {

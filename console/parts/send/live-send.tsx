@@ -87,8 +87,9 @@ export function Commands({ kind, send }: { kind: Kind; send: Send }) {
         </button>
         {move}
         <Remove title="Cancel the send" act={(options) => calls.commands.cancel.mutate({ params }, options)}>
-          {people(open)} will no longer get the email, and their credits are returned. {people(send.recipients.sent)}{" "}
-          already got it. A cancelled send cannot be resumed.
+          {people(open)} will no longer get the email, and their credits are returned.{" "}
+          {send.recipients.sent > 0 && `${people(send.recipients.sent)} already got it. `}A cancelled send cannot be
+          resumed.
         </Remove>
       </div>
       <Problem error={command.error} />
