@@ -1,4 +1,4 @@
-import { useMutation, useQueryClient } from "@tanstack/react-query";
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useId, useState } from "react";
 import { useRole, useWorkspace } from "../../session.tsx";
 import { Combobox } from "../combobox.tsx";
@@ -16,6 +16,17 @@ const TRACKING: Record<string, boolean | null> = { team: null, on: true, off: fa
 export function Targets({ kind, draft }: { kind: Kind; draft: Draft }) {
   const { client, current, base } = useWorkspace();
   const targets = useTargets(kind);
+  const sizes = useQuery({
+    queryKey: [base, "lists", "sizes"],
+    queryFn: async () => (await client.app.audience.lists.query({ query: {} })).data.lists,
+    enabled: kind === "newsletter",
+    // A save of the draft changes none.
+    ...{ staleTime: "static", gcTime: 0, retry: false },
+  }).data;
+  const sized = targets.map(({ id, name }) => {
+    const of = sizes?.find((list) => list.id === id);
+    return { id, name: of ? `${name} (${of.members.toLocaleString()}${of.has_more_members ? "+" : ""})` : name };
+  });
   const accounts = useAccounts();
   const { tracking, team_tracking } = useSettings(kind, draft.id);
   const { attachList, detachList, attachSegment, attachAccounts, change, settings } = client.app.content;
@@ -39,7 +50,7 @@ export function Targets({ kind, draft }: { kind: Kind; draft: Draft }) {
         <Several
           label="Lists"
           hint="Their confirmed subscribers get it, once each."
-          options={targets}
+          options={sized}
           chosen={draft.lists}
           save={({ ids, id: list_id }) =>
             (ids.includes(list_id) ? attachList : detachList).mutate({ body: { newsletter_id: draft.id, list_id } })
