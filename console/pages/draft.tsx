@@ -96,7 +96,7 @@ function Shown({ kind, draft }: { kind: Kind; draft: Draft }) {
           <h2>{hasEnded ? "Report" : "Send"}</h2>
           {isDraft ? (
             // Another content or target has another check.
-            <CheckSend key={updated_at} kind={kind} id={id} name={name} />
+            <CheckSend key={updated_at} kind={kind} draft={draft} />
           ) : (
             <Part>
               <SendOf kind={kind} draft={draft} />

@@ -175,6 +175,8 @@ describe("The console in a browser", function () {
       await tabTo(button("Check the send"));
       await press("Enter");
       await page.getByText("Ready to send.").waitFor();
+      assert.equal(await button("Check the send").and(page.locator(":focus")).count(), 1);
+      await page.getByText("Readers of the walk (1,000)").waitFor();
       await tabTo(button("Confirm the send"));
       await press("Enter");
       assert.ok(await button("Send now").isDisabled());
@@ -187,6 +189,8 @@ describe("The console in a browser", function () {
       await page.getByRole("definition").getByText("Readers of the walk", { exact: true }).waitFor();
       await page.getByRole("definition").getByText(fromEmail).waitFor();
       await page.getByText("Tracking is off").waitFor();
+      assert.equal(await page.getByText("Not tracked").count(), 2);
+      assert.equal(await page.getByRole("heading", { name: "Delivery status" }).count(), 0);
       await page
         .getByRole("link", { name: `person-0@${audience}` })
         .or(page.getByRole("button", { name: "More" }))
@@ -201,7 +205,8 @@ describe("The console in a browser", function () {
 
   it("gives a newsletter a time and moves it from the list", async () => {
     const { origin } = await stack();
-    const { owner, team, newsletterId, client } = await makeSender({ recipients: 2, timeZone: "Europe/Berlin" });
+    const sender = await makeSender({ recipients: 2, timeZone: "Europe/Berlin" });
+    const { owner, team, newsletterId, client, fromEmail } = sender;
     await inPage({}, async (page) => {
       await enter(page, owner.id);
       const button = (name: string) => page.getByRole("button", { name, exact: true });
@@ -222,7 +227,8 @@ describe("The console in a browser", function () {
       assert.equal(await page.getByRole("list", { name: "Checks" }).count(), 0, "what is met is folded");
       await page.getByText("13 of 13 checks passed").waitFor();
       await button("Confirm the send").click();
-      await dialog.getByText(/get “Issue one”\. Start: Tomorrow, .* at 09:00, Berlin/).waitFor();
+      await dialog.getByText(/^2 people will get it\. Start: Tomorrow, .* at 09:00, Berlin/).waitFor();
+      await dialog.getByRole("definition").getByText(fromEmail).waitFor();
       assert.equal(await suggestions.getByRole("listitem").count(), count, "those in the dialog");
       await page.getByLabel("Number of recipients").fill("2");
       await button("Schedule the send").click();

@@ -4,26 +4,21 @@ import { useState } from "react";
 import { type DataOf, refusalOf } from "../../api.ts";
 import { useRole, useWorkspace } from "../../session.tsx";
 import { Act } from "../act.tsx";
-import { type Mail, useSettings } from "../draft/drafts.ts";
+import { type Draft, type Mail, useSettings } from "../draft/drafts.ts";
 import { Field } from "../form.tsx";
 import { Facts, Problem, When } from "../page.tsx";
 import { type GateReport, type Kind, useCalls } from "./calls.ts";
+import { MailFacts } from "./live-send.tsx";
 import { SendTime, useStartText } from "./time.tsx";
 import { people, percent } from "./words.ts";
 
 type GateState = GateReport["gates"][number];
 
-const STARTS = "Sending starts within a minute, or on the next allowed day.";
 const STOPS = "Emails already sent cannot be taken back; you can pause or cancel the rest.";
 
-interface CheckProps {
-  kind: Kind;
-  id: string;
-  name: string;
-}
-
 /** Checks a draft against every gate, makes the preview of its send when all are met, and confirms it. */
-export function CheckSend({ kind, id, name }: CheckProps) {
+export function CheckSend({ kind, draft }: { kind: Kind; draft: Draft }) {
+  const { id } = draft;
   const { client, base } = useWorkspace();
   const { calls, params } = useCalls(kind, id);
   const [typed, setTyped] = useState("");
@@ -45,6 +40,9 @@ export function CheckSend({ kind, id, name }: CheckProps) {
     },
   });
   const { report, preview, confirmKey } = check.data ?? {};
+  const links = useLinks(mail, report && check.submittedAt);
+  const broken = links.data?.links.filter(({ outcome }) => outcome === "broken").length ?? 0;
+  const begins = `Sending starts within a minute${draft.send_days.length > 0 ? ", or on the next allowed day" : ""}.`;
 
   const confirm = async () => {
     if (!preview || confirmKey === undefined) return;
@@ -71,14 +69,17 @@ export function CheckSend({ kind, id, name }: CheckProps) {
       <button
         type="button"
         className={preview ? undefined : "primary"}
-        disabled={check.isPending || isSaving}
-        onClick={() => check.mutate()}
+        disabled={isSaving}
+        // It keeps the focus.
+        aria-disabled={check.isPending}
+        onClick={() => !check.isPending && check.mutate()}
       >
         Check the send
       </button>
       <div role="status">
         {check.isPending && "Checking…"}
-        {report && preview && <strong className="good">Ready to send.</strong>}
+        {report && preview && broken === 0 && <strong className="good">Ready to send.</strong>}
+        {report && preview && broken > 0 && <strong className="warn">Ready to send, with problems below.</strong>}
         {report && !preview && <strong className="wrong">Not ready to send yet.</strong>}
       </div>
       {outdated && (
@@ -89,18 +90,20 @@ export function CheckSend({ kind, id, name }: CheckProps) {
       <Problem error={check.error} />
       {report && <GateList kind={kind} report={report} />}
       {report && <Warnings mail={mail} at={check.submittedAt} />}
-      {report && <Links mail={mail} at={check.submittedAt} />}
+      {report && <Links of={links} />}
       {report && <Numbers kind={kind} report={report} preview={preview} />}
       {preview && (
         <Act
           title="Confirm the send"
           submit={preview.send_at ? "Schedule the send" : "Send now"}
           kind="primary"
-          note={`${people(preview.recipients.eligible)} will get “${name}”. ${preview.send_at ? `Start: ${startOf({ ...preview, send_zone })}.` : STARTS} ${STOPS}`}
+          note={`${people(preview.recipients.eligible)} will get it. ${preview.send_at ? `Start: ${startOf({ ...preview, send_zone })}.` : begins} ${STOPS}`}
           isDisabled={typed.replace(/\D/g, "") !== String(preview.recipients.eligible)}
           onOpen={() => setTyped("")}
           act={confirm}
         >
+          <MailFacts kind={kind} draft={draft} />
+          {broken > 0 && <p className="wrong">{broken === 1 ? "1 link is" : `${broken} links are`} broken.</p>}
           <Warnings mail={mail} at={check.submittedAt} />
           <Field
             label="Number of recipients"
@@ -132,7 +135,7 @@ export function Warnings({ mail, at }: { mail: Mail; at: number | string }) {
       <ul aria-label="Suggestions">
         {data.map(({ kind, message }) => (
           <li key={message}>
-            {message} {kind === "no_postal_address" && <Link to={`${base}/brand`}>Brand</Link>}
+            {message} {kind === "no_postal_address" && <Link to={`${base}/brand`}>Set it under Brand</Link>}
             {kind === "condition_without_tracking" && <Link to={`${base}/settings`}>Settings</Link>}
           </li>
         ))}
@@ -143,18 +146,24 @@ export function Warnings({ mail, at }: { mail: Mail; at: number | string }) {
 
 const OUTCOMES = { fine: "", broken: "Broken: ", unchecked: "Could not be checked: " };
 
-/** Of the mail's links, those that do not answer as a reader needs it. */
-function Links({ mail, at }: { mail: Mail; at: number }) {
+/** The answers of the mail's links. @param at of the check; none asks none */
+function useLinks(mail: Mail, at: number | undefined) {
   const { client, base } = useWorkspace();
-  const { data, error, isFetching, refetch } = useQuery({
+  return useQuery({
     queryKey: [base, "links", mail, at],
+    enabled: at !== undefined,
     queryFn: async ({ signal }) => (await client.app.content.links.query({ query: mail }, { signal })).data,
     retry: false,
     // The servers of others are asked once, and by the button.
     staleTime: "static",
   });
+}
+
+/** Of the mail's links, those that do not answer as a reader needs it. */
+function Links({ of: { data, error, isFetching, refetch } }: { of: ReturnType<typeof useLinks> }) {
   const shown = data?.links.filter(({ outcome }) => outcome !== "fine") ?? [];
   const asked = data?.links.length ?? 0;
+  if (data && asked === 0) return null;
   return (
     <section className="stack">
       <div className="head">
@@ -203,16 +212,18 @@ function Numbers({ kind, report, preview }: { kind: Kind; report: GateReport; pr
     ["Recipients with tracking", preview?.recipients.tracked ?? recipients?.tracked],
     ["Excluded: suppressed", recipients?.suppressed],
     [left, recipients?.ineligible],
-    ["Credits needed", recipients?.eligible],
-    ["Credits available", report.credits_available],
-    ["Your emails today", cap?.used_today],
-    ["Your daily limit", cap?.limit],
   ];
-  const complaints = `${percent(report.complaint_rate, 2)} (limit ${percent(COMPLAINT_LIMIT, 2)})`;
+  const needed = recipients && `${recipients.eligible.toLocaleString()} needed, `;
   const figures = numbers.map(([name, number]) => [name, number?.toLocaleString()] as const);
   return (
     <>
-      <Facts className="figures" of={[...figures, ["Complaints, 30 days", complaints]]} />
+      <Facts className="figures" of={figures} />
+      <p className="muted">
+        Credits: {needed}
+        {report.credits_available.toLocaleString()} available.{" "}
+        {cap && `Your emails today: ${cap.used_today.toLocaleString()} of ${cap.limit.toLocaleString()}. `}
+        Complaints in 30 days: {percent(report.complaint_rate, 2)} (limit {percent(COMPLAINT_LIMIT, 2)}).
+      </p>
       {preview && (
         <p>
           It is sent from {"from_address" in preview ? preview.from_address : preview.from_addresses.join(", ")}. The

@@ -27,20 +27,27 @@ export function Rates({ totals, rates, beside }: RatesProps) {
     ["Complained", totals.complained, "complained"],
     ["Unsubscribed", totals.unsubscribed, "unsubscribed"],
   ];
+  const isTracked = totals.tracked > 0 || totals.sent === 0;
   return (
     <Facts
       className="figures"
       of={rows.map(([name, count, figure]) => [
         name,
-        <>
-          {count.toLocaleString()} <span className="muted">{shortPercent(rates[figure])}</span>
-          <meter value={rates[figure] ?? 0} aria-label={`${name}: ${percent(rates[figure] ?? 0, 2)}`} />
-          {beside && (
-            <small className="muted">
-              {beside[0]}: {shortPercent(beside[1][figure])}
-            </small>
-          )}
-        </>,
+        !isTracked && (figure === "opened" || figure === "clicked") ? (
+          <span key={figure} className="muted">
+            Not tracked
+          </span>
+        ) : (
+          <>
+            {count.toLocaleString()} <span className="muted">{shortPercent(rates[figure])}</span>
+            <meter value={rates[figure] ?? 0} aria-label={`${name}: ${percent(rates[figure] ?? 0, 2)}`} />
+            {beside && (
+              <small className="muted">
+                {beside[0]}: {shortPercent(beside[1][figure])}
+              </small>
+            )}
+          </>
+        ),
       ])}
     />
   );

@@ -1,6 +1,7 @@
 import { useMutation } from "@tanstack/react-query";
 import { useRole } from "../../session.tsx";
-import { useSettings } from "../draft/drafts.ts";
+import { plainSubject } from "../draft/content.ts";
+import { type Draft, useAccounts, useSettings, useTargets } from "../draft/drafts.ts";
 import { Facts, Problem, type States } from "../page.tsx";
 import { Remove } from "../remove.tsx";
 import { type Kind, type Send, useCalls, waitingIn } from "./calls.ts";
@@ -21,6 +22,24 @@ export const OUTCOMES: States<Outcome> = {
   suppressed: ["Suppressed", "muted"],
   cancelled: ["Cancelled", "muted"],
 };
+
+/** The subject, sender and audience of a mail. */
+export function MailFacts({ kind, draft }: { kind: Kind; draft: Draft }) {
+  const [accounts, targets] = [useAccounts(), useTargets(kind)];
+  const emailsOf = (ids: readonly string[]) => accounts.filter(({ id }) => ids.includes(id)).map(({ email }) => email);
+  const [ids, emails] =
+    "lists" in draft ? [draft.lists, [draft.from_email]] : [[draft.segment_id], emailsOf(draft.account_ids)];
+  const names = targets.filter(({ id }) => ids.includes(id)).map(({ name }) => name);
+  return (
+    <Facts
+      of={[
+        ["Subject", plainSubject(draft.subject ?? "") || null],
+        ["From", [draft.from_name, ...emails].filter(Boolean).join(", ") || null],
+        ["Audience", names.join(", ") || null],
+      ]}
+    />
+  );
+}
 
 /** How far a send is. */
 export function LiveSend({ send }: { send: Send }) {

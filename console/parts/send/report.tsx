@@ -4,15 +4,14 @@ import { useData, useRole, useWorkspace } from "../../session.tsx";
 import { AddressList } from "../audience/address-list.tsx";
 import { PersonLink } from "../audience/people.tsx";
 import { Chart } from "../chart.tsx";
-import { plainSubject } from "../draft/content.ts";
-import { type Draft, useAccounts, useTargets } from "../draft/drafts.ts";
+import type { Draft } from "../draft/drafts.ts";
 import { SaveCsv } from "../export.tsx";
 import { ChoiceFilter, choiceOf, useFilters } from "../filters.tsx";
-import { choicesOf, Facts, Part, State, When } from "../page.tsx";
+import { choicesOf, Part, State, When } from "../page.tsx";
 import { List, Table } from "../table.tsx";
 import { type Kind, type Send, useCalls } from "./calls.ts";
 import { Rates, useEarlier } from "./figures.tsx";
-import { OUTCOMES, Outcomes } from "./live-send.tsx";
+import { MailFacts, OUTCOMES, Outcomes } from "./live-send.tsx";
 import { partOf, people, reasonText } from "./words.ts";
 
 const ENDED: Readonly<Record<string, string>> = {
@@ -23,28 +22,22 @@ const ENDED: Readonly<Record<string, string>> = {
 
 /** The report of a send that has ended. */
 export function Report({ kind, send, draft }: { kind: Kind; send: Send; draft: Draft }) {
-  const [accounts, targets] = [useAccounts(), useTargets(kind)];
-  const emailsOf = (ids: readonly string[]) => accounts.filter(({ id }) => ids.includes(id)).map(({ email }) => email);
-  const [ids, emails] =
-    "lists" in draft ? [draft.lists, [draft.from_email]] : [[draft.segment_id], emailsOf(draft.account_ids)];
-  const names = targets.filter(({ id }) => ids.includes(id)).map(({ name }) => name);
+  const isSentToAll = send.recipients.sent === send.recipients.total;
   return (
     <>
-      <Facts
-        of={[
-          ["Subject", plainSubject(draft.subject ?? "") || null],
-          ["From", [draft.from_name, ...emails].filter(Boolean).join(", ") || null],
-          ["Audience", names.join(", ") || null],
-        ]}
-      />
+      <MailFacts kind={kind} draft={draft} />
       <p>
         {ENDED[send.status] ?? "Ended"}
         {send.completed_at && " on "}
         <When at={send.completed_at} />, to{" "}
         {send.status === "SENT" ? people(send.recipients.total) : partOf(send.recipients.sent, send.recipients.total)}.
       </p>
-      <h3>Delivery status</h3>
-      <Outcomes recipients={send.recipients} />
+      {!isSentToAll && (
+        <>
+          <h3>Delivery status</h3>
+          <Outcomes recipients={send.recipients} />
+        </>
+      )}
       {send.started_at && <Responses id={send.resource_id} startedAt={send.started_at} />}
       <Hours id={send.resource_id} recipients={send.recipients.total} />
       <h3>Clicks by link</h3>

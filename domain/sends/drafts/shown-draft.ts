@@ -148,10 +148,10 @@ const SENTENCES: Record<ContentWarning["kind"], (count: number) => string> = {
   relative_link: (count) => `${times(count, "link")} without https:// that leads nowhere from an email.`,
   insecure_link: (count) => `${times(count, "link")} with http: in place of https:.`,
   bare_address: (count) => `${times(count, "web address")} in the text without a link.`,
-  placeholder: (count) => `${times(count, "text")} in square brackets: write your own in its place.`,
+  placeholder: (count) =>
+    `${times(count, "text")} in square brackets: write your own in ${count === 1 ? "its" : "their"} place.`,
   long_subject: (count) => `The subject has ${count} characters; phones cut it after about ${MAX_SUBJECT_SHOWN}.`,
-  no_postal_address: () =>
-    "Your team has no postal address, which many countries require by law in every email. Set it under Brand.",
+  no_postal_address: () => "Your team has no postal address, which many countries require by law in every email.",
   large: (count) => `The HTML has ${count} bytes; Gmail hides everything after the first ${MAX_BYTES_SHOWN}.`,
 };
 const inWords = ({ kind, count }: ContentWarning): DraftWarning => ({ kind, message: SENTENCES[kind](count) });
