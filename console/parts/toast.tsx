@@ -7,7 +7,7 @@ const manager = Toast.createToastManager();
 export const toast = (text: string) => void manager.add({ title: capitalized(text) });
 
 export const Toasts = () => (
-  <Toast.Provider toastManager={manager}>
+  <Toast.Provider toastManager={manager} timeout={3_000}>
     <Toast.Portal>
       <Toast.Viewport className="toasts">
         <Shown />
