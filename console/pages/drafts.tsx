@@ -1,6 +1,5 @@
 import { Link } from "@tanstack/react-router";
 import type { Client, DataOf } from "../api.ts";
-import { Act } from "../parts/act.tsx";
 import { plainSubject } from "../parts/draft/content.ts";
 import { STATES } from "../parts/draft/drafts.ts";
 import { ChoiceFilter, choiceOf, SearchFilter, useFilters } from "../parts/filters.tsx";
@@ -10,19 +9,17 @@ import type { Kind } from "../parts/send/calls.ts";
 import { MoveStart, useStartText } from "../parts/send/time.tsx";
 import { partOf, shortPercent } from "../parts/send/words.ts";
 import { List } from "../parts/table.tsx";
-import { ChooseTemplate, DRAFT_NAME, useMakeDraft } from "../parts/templates.tsx";
+import { NewDraft } from "../parts/templates.tsx";
 import { useRole, useWorkspace } from "../session.tsx";
 
 const TEXTS = {
   newsletter: {
     title: "Newsletters",
-    create: "New newsletter",
     empty:
       "No newsletters yet. A newsletter is sent once to the subscribers of your lists: create one, write it, then send it.",
   },
   campaign: {
     title: "Campaigns",
-    create: "New campaign",
     empty:
       "No campaigns yet. A campaign is sent once to the contacts of a segment, from one or more accounts: create one, then write it.",
   },
@@ -44,7 +41,6 @@ const recipientsText = ({ status, sent, recipients }: Listed) =>
 
 function Page({ kind }: { kind: Kind }) {
   const { client, base } = useWorkspace();
-  const makeDraft = useMakeDraft(kind);
   const [{ q, status: given }] = useFilters();
   const mayWrite = useRole("EDITOR");
   const status = choiceOf(FILTERS, given);
@@ -53,11 +49,7 @@ function Page({ kind }: { kind: Kind }) {
   return (
     <>
       <PageHead title={texts.title}>
-        {mayWrite && (
-          <Act title={texts.create} submit="Create draft" kind="primary" inputs={DRAFT_NAME} act={makeDraft}>
-            <ChooseTemplate />
-          </Act>
-        )}
+        <NewDraft kind={kind} />
       </PageHead>
       <div className="filters">
         <SearchFilter name="q" label="Name or subject contains" />

@@ -4,13 +4,16 @@ import { useProgress } from "../parts/send/calls.ts";
 import { Days, Rates, useEarlier } from "../parts/send/figures.tsx";
 import { LiveSend } from "../parts/send/live-send.tsx";
 import { pauseText, reasonText } from "../parts/send/words.ts";
+import { NewDraft } from "../parts/templates.tsx";
 import { useData, useWorkspace } from "../session.tsx";
 
 /** How the team's mail goes, and what needs a person. */
 export function Page() {
   return (
     <>
-      <PageHead title="Overview" />
+      <PageHead title="Overview">
+        <NewDraft kind="newsletter" />
+      </PageHead>
       {[Attention, GoingOut, LastSends, LastDays].map((Section) => (
         <Part key={Section.name}>
           <Section />

@@ -1,7 +1,7 @@
 import { useNavigate } from "@tanstack/react-router";
 import { useState } from "react";
 import type { CallContext } from "../api.ts";
-import { useData, useWorkspace } from "../session.tsx";
+import { useData, useRole, useWorkspace } from "../session.tsx";
 import { Act } from "./act.tsx";
 import { Field, type Values } from "./form.tsx";
 import { type Kind, useCalls } from "./send/calls.ts";
@@ -90,6 +90,18 @@ export function ChooseTemplate() {
       />
       {!(chosen.id in BEGINNINGS) && <Look key={chosen.id} {...chosen} version={chosen.updated_at} />}
     </>
+  );
+}
+
+/** A button that makes a draft. */
+export function NewDraft({ kind }: { kind: Kind }) {
+  const act = useMakeDraft(kind);
+  return (
+    useRole("EDITOR") && (
+      <Act title={`New ${kind}`} submit="Create draft" kind="primary" inputs={DRAFT_NAME} act={act}>
+        <ChooseTemplate />
+      </Act>
+    )
   );
 }
 
