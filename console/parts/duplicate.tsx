@@ -18,7 +18,7 @@ export function Duplicate({ type, id, name }: { type: keyof typeof NOTES; id: st
     <Act
       title={name === undefined ? "Duplicate" : `Duplicate ${name}`}
       short="Duplicate"
-      submit={`Make the ${type === "segment" || type === "template" ? type : "draft"}`}
+      submit="Duplicate"
       note={NOTES[type]}
       act={async (_, context) => {
         const { data } = await client.app.content.duplicate.mutate({ body: { type, id } }, { context });

@@ -216,7 +216,7 @@ describe("The editor of a draft", function () {
 
       await button(page, "More actions").click();
       await page.getByRole("menuitem", { name: "Duplicate" }).click();
-      await button(page, "Make the draft").click();
+      await page.getByRole("dialog").getByRole("button", { name: "Duplicate" }).click();
       await page.getByRole("heading", { name: "Copy of News" }).waitFor();
       await text(page).getByText("In a column").waitFor();
     });

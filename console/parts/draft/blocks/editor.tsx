@@ -267,6 +267,7 @@ function LinkDialog({ editor, onClose }: { editor: Editor; onClose: () => void }
         values={{ href: current }}
         onSubmit={save}
         onDone={onClose}
+        onCancel={onClose}
       />
     </Dialog>
   );
