@@ -53,8 +53,11 @@
     if (!isOurs(form) || event.defaultPrevented) return;
     event.preventDefault();
     const button = event.submitter ?? {};
+    const busy = document.createTextNode(" …");
     button.disabled = true;
+    button.append?.(busy);
     await send(form).catch(() => form.submit());
     button.disabled = false;
+    busy.remove();
   });
 })();

@@ -25,12 +25,17 @@ const styleOf = (accent: string, font: Look["font"]): string => `
   form { display: flex; flex-direction: column; align-items: flex-start; gap: .75rem; }
   button { font: inherit; padding: .6rem 1.2rem; border: 1px solid ${EDGE}; border-radius: .3rem; color: inherit;
     background: none; max-width: 100%; overflow-wrap: anywhere; text-align: start; cursor: pointer; }
-  form p { margin: 0; max-width: 100%; }
+  form p { margin: 0; width: 100%; }
   input:not([type=checkbox]) { font: inherit; padding: .5rem; border: 1px solid ${EDGE}; border-radius: .3rem; color: inherit;
-    background: none; max-width: 100%; box-sizing: border-box; }
+    background: none; width: 100%; box-sizing: border-box; }
   .main { font-weight: 600; color: ${textOn(accent)}; background: ${accent}; border-color: ${edgeOn(BACKGROUND, accent)}; }
+  button:disabled { opacity: .6; cursor: progress; }
   button:focus-visible { outline: 3px solid currentColor; outline-offset: 2px; }
   .main:focus-visible { outline-color: ${EDGE}; }
+  @media (max-width: 600px) {
+    header { margin-top: 2rem; padding-top: 0; }
+    main { margin: 0 1rem; padding: 1rem; }
+  }
   @media (prefers-color-scheme: dark) {
     body { color: #e8eaed; background: #16181d; }
     main { background: ${DARK_BACKGROUND}; }

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { createServer, type Server } from "node:http";
-import type { Page } from "playwright-core";
+import type { Locator, Page } from "playwright-core";
 import { buildConsole } from "../../console/build.ts";
 import { en } from "../../domain/languages/en.ts";
 import { mailLetter } from "../public/ledger.ts";
@@ -72,10 +72,19 @@ describe("A sign-up form of the console", function () {
 
         await page.goto(link);
         await assertAccessible(page);
+        const width = async (of: Locator) => (await of.boundingBox())?.width ?? 0;
+        assert.ok((await width(page.getByLabel(en.signUp.email))) > 0.85 * (await width(page.getByRole("main"))));
+        // The challenge is answered once the button shows that it was pressed.
+        await page.route("**/challenge", async (route) => {
+          const busy = page.getByRole("button", { name: `${en.signUp.button} …`, disabled: true });
+          await busy.waitFor();
+          await route.continue();
+        });
         await page.getByLabel(TRACKING).check();
         await page.getByLabel(en.signUp.first_name).fill("Ada");
         await signUp(page, `link@${audience}`);
         await isTaken(page);
+        await page.unroute("**/challenge");
 
         const { newsletterId, listIds } = await writeLetter(team);
         await page.goto(`${origin}/console/${team.team.id}/live/newsletters/${newsletterId}`);
