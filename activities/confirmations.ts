@@ -7,7 +7,7 @@ import {
   settleConfirmation,
   type Withheld,
 } from "../domain/audience/confirmation-mails.ts";
-import { plainName } from "../domain/audience/plain-name.ts";
+import { plainAddress, plainName } from "../domain/audience/plain-name.ts";
 import { wordsOf } from "../domain/languages/words.ts";
 import { compileBlocks } from "../domain/mail/blocks/compile.ts";
 import type { Block } from "../domain/mail/blocks/schema.ts";
@@ -61,21 +61,27 @@ export async function sendDueConfirmations(deps: Deps): Promise<number> {
 
 /** A client chose the address, so the names in it must not be read as a link or an address, nor stand in the subject. */
 function compose(due: DueConfirmation, url: string) {
-  const { subject, request, open, button, ignore, unnamedTeam, unnamedList } = wordsOf(due.language).confirmation;
+  const words = wordsOf(due.language).confirmation;
+  const { subject, title, open, button, ignore } = words;
   const fromName = plainName(due.teamName, "");
-  const asked = request(plainName(due.listName, unnamedList), fromName || unnamedTeam);
-  const paragraph = (text: string): Block => ({ type: "paragraph", content: [{ type: "text", text }] });
+  const asked = words.request(plainName(due.listName, words.unnamedList), fromName || words.unnamedTeam);
+  const foot = plainAddress(due.postalAddress);
+  const wordsFor = (text: string) => ({ content: [{ type: "text" as const, text }] });
+  const paragraph = (text: string): Block => ({ type: "paragraph", ...wordsFor(text) });
+  const { logoUrl: src } = due;
+  const logo: Block = { type: "image", attrs: { src: src ?? "", alt: fromName, width: LOGO_WIDTH, align: "left" } };
   const content: Block[] = [
+    ...(src ? [logo] : fromName ? [paragraph(fromName)] : []),
+    { type: "heading", attrs: { level: 2 }, ...wordsFor(title) },
     paragraph(asked),
     { type: "button", attrs: { label: button, href: url, align: "left" } },
     paragraph(ignore),
+    ...(foot ? [{ type: "divider" } as const, paragraph(foot)] : []),
   ];
-  const { logoUrl: src } = due;
-  if (src) content.unshift({ type: "image", attrs: { src, alt: fromName, width: LOGO_WIDTH, align: "left" } });
   return {
     fromName,
     subject,
-    text: [asked, `${open}\n${url}`, ignore].join("\n\n"),
+    text: [asked, `${open}\n${url}`, ignore, ...(foot ? [foot] : [])].join("\n\n"),
     html: compileBlocks({ blocks: { type: "doc", content }, preheader: null, brand: due }),
   };
 }

@@ -32,10 +32,7 @@ const styleOf = (accent: string, font: Look["font"]): string => `
   button:disabled { opacity: .6; cursor: progress; }
   button:focus-visible { outline: 3px solid currentColor; outline-offset: 2px; }
   .main:focus-visible { outline-color: ${EDGE}; }
-  @media (max-width: 600px) {
-    header { margin-top: 2rem; padding-top: 0; }
-    main { margin: 0 1rem; padding: 1rem; }
-  }
+  @media (max-width: 600px) { header { margin-top: 2rem; padding-top: 0; } main { margin: 0 1rem; padding: 1rem; } }
   @media (prefers-color-scheme: dark) {
     body { color: #e8eaed; background: #16181d; }
     main { background: ${DARK_BACKGROUND}; }

@@ -19,6 +19,7 @@ const CLAIM_MINUTES = 10;
 export interface DueConfirmation extends SubscriptionRef, Required<ConfirmationMailRef>, Tenant, Look {
   listName: string;
   backgroundColor: string;
+  postalAddress: string | null;
   /** Of `mailboxOf`. */
   mailbox: string;
   /** The UTC day for which it counts, ISO 8601. */
@@ -100,7 +101,8 @@ async function readDueConfirmations(em: EntityManager, batch: number): Promise<C
       ${claimedUntil(sql`coalesce(m.tried_at, clock_timestamp())`, CLAIM_MINUTES)}::text as "claimedUntil",
       not coalesce(${isRecent(sql`m.tried_at`)}, true) as "isLate", m.tried_at is not null as "isRetry",
       d.sign_up as "signUp", d.mailbox, d.suppressed as "isSuppressed", d.list_name as "listName",
-      ${LOOK}, t.background_color as "backgroundColor", ${TODAY}::text as day, m.for_list as "sentForList", m.to_mailbox as "sentToMailbox", b.sent as "sentByTeam",
+      ${LOOK}, t.background_color as "backgroundColor",
+      t.postal_address as "postalAddress", ${TODAY}::text as day, m.for_list as "sentForList", m.to_mailbox as "sentToMailbox", b.sent as "sentByTeam",
       d.by_form as "isByForm", case when d.by_form then (select count(*)::int from confirmation_mails f
         where f.mailbox = d.mailbox and f.by_form and f.day > ${TODAY} - ${ADDRESS_WINDOW_DAYS}::int) else 0 end as "sentByForms"
     from due d

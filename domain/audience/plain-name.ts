@@ -14,3 +14,9 @@ export function plainName(name: string, otherwise: string): string {
     .trim();
   return [...plain].slice(0, MAX_LENGTH).join("").trim() || otherwise;
 }
+
+/** The first lines of a postal address in one. Each part is plain by itself: two numbers beside each other stay. */
+export const plainAddress = (address: string | null): string => {
+  const parts = (address ?? "").split(/[\n,]/).flatMap((part) => plainName(part, "") || []);
+  return parts.slice(0, 6).join(", ");
+};

@@ -9,6 +9,7 @@ export const de: Words = {
   },
   confirmation: {
     subject: "Bitte bestätigen Sie Ihre Anmeldung",
+    title: "Bestätigen Sie Ihre Anmeldung",
     request: (list, team) => `Jemand, vermutlich Sie, möchte „${list}“ von ${team} an diese Adresse erhalten.`,
     open: "Um Ihre Anmeldung zu bestätigen, öffnen Sie diese Seite:",
     button: "Anmeldung bestätigen",

@@ -14,6 +14,7 @@ export const en = {
   /** The mail of a double opt-in. */
   confirmation: {
     subject: "Please confirm your subscription",
+    title: "Confirm your subscription",
     request: (list: string, team: string) =>
       `Someone, most likely you, asked to receive “${list}” from ${team} at this address.`,
     open: "To confirm your subscription, open this page:",

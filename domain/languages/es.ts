@@ -9,6 +9,7 @@ export const es: Words = {
   },
   confirmation: {
     subject: "Confirme su suscripción",
+    title: "Confirme su suscripción",
     request: (list, team) => `Alguien, probablemente usted, ha pedido recibir «${list}» de ${team} en esta dirección.`,
     open: "Para confirmar su suscripción, abra esta página:",
     button: "Confirmar la suscripción",

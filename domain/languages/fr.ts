@@ -10,6 +10,7 @@ export const fr: Words = {
   },
   confirmation: {
     subject: "Veuillez confirmer votre inscription",
+    title: "Confirmez votre inscription",
     request: (list, team) =>
       `Quelqu’un, probablement vous, a demandé à recevoir à cette adresse «\u00a0${list}\u00a0», envoyé par ${team}.`,
     open: "Pour confirmer votre inscription, ouvrez cette page\u00a0:",

@@ -96,6 +96,7 @@ describe("Confirmation mails of double opt-in", () => {
     const mail = await readMail(caught.id);
     assert.equal(mail.subject, "Please confirm your subscription");
     assert.match(mail.text ?? "", /https:\/\/mail\.example\/c\/[\w.-]+/);
+    assert.ok(!mail.html?.includes("<img"));
     assert.ok(mail.html?.includes("Tea &amp; b news b"), mail.html);
     const { status, confirmation_due_at, confirmation_sent_at } = await subscriptionOf(id);
     assert.deepEqual([status, confirmation_due_at], ["PENDING", null]);
@@ -108,6 +109,7 @@ describe("Confirmation mails of double opt-in", () => {
     await kysely(orm.em.fork())
       .updateTable("teams")
       .set({ name: `Käse & "Wein" <evil.example>`, language: "de", font: "serif" })
+      .set({ postal_address: "Weg 12, 10115 Berlin\nwww.evil.example\n+49 30 1234567" })
       .set({ logo_url: "https://logo.example/a.png?a=1&b=2", accent_color: "#ffee00", background_color: "#123456" })
       .where("id", "=", of.teamId)
       .execute();
@@ -123,6 +125,9 @@ describe("Confirmation mails of double opt-in", () => {
     assert.ok(text.includes(asked) && text.includes("ignorieren Sie diese E-Mail"), text);
     assert.ok(html.includes(asked.replace("&", "&amp;")) && html.includes('<html lang="de">'), html);
     assert.ok(html.includes('<img src="https://logo.example/a.png?a=1&amp;b=2" alt="Käse &amp; Wein evil example"'));
+    assert.match(html, /<h2[^>]*>Bestätigen Sie Ihre Anmeldung<\/h2>/);
+    const foot = "Weg 12, 10115 Berlin, www evil example";
+    assert.ok(text.trim().endsWith(`\n\n${foot}`) && html.includes(`>${foot}</p>`), `${text}\n${html}`);
     assert.match(html, /bgcolor="#ffee00"[\s\S]*color:#000000[^>]*>Anmeldung bestätigen<\/a>/);
     assert.deepEqual(
       [...html.matchAll(/href="([^"]*)"/g)].map(([, href]) => href),
