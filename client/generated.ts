@@ -2046,7 +2046,7 @@ export type WebhookEvents = {
   "newsletter.scheduled": NewsletterPayload & {
     type: "newsletter.scheduled";
   };
-  /** A newsletter's first mails go out. */
+  /** A newsletter's first emails are sent. */
   "newsletter.started": NewsletterPayload & {
     type: "newsletter.started";
   };
@@ -2066,7 +2066,7 @@ export type WebhookEvents = {
   "campaign.scheduled": CampaignPayload & {
     type: "campaign.scheduled";
   };
-  /** A campaign's first mails go out. */
+  /** A campaign's first emails are sent. */
   "campaign.started": CampaignPayload & {
     type: "campaign.started";
   };
