@@ -1,5 +1,5 @@
-import { useState } from "react";
-import { FONT_FAMILIES, textOn } from "../../lib/mail-style.ts";
+import { Fragment, useState } from "react";
+import { FONT_FAMILIES, readableOn, textOn } from "../../lib/mail-style.ts";
 import { Field, type FieldProps, Form, type Values } from "../parts/form.tsx";
 import { PickImage } from "../parts/images.tsx";
 import { PageHead } from "../parts/page.tsx";
@@ -59,26 +59,28 @@ export function Page() {
           }}
         >
           {FIELDS.map(([name, label, more]) => (
-            <Field
-              key={name}
-              {...{ name, label, disabled, ...more }}
-              value={values[name] ?? ""}
-              onChange={edit(name)}
-            />
+            <Fragment key={name}>
+              <Field {...{ name, label, disabled, ...more }} value={values[name] ?? ""} onChange={edit(name)} />
+              {name === "logo_url" && (
+                <div className="actions">
+                  {!disabled && <PickImage label="Choose a logo" onPick={({ url }) => edit("logo_url")(url)} />}
+                  {values["logo_url"] && <img className="logo" src={values["logo_url"]} alt="Logo" />}
+                </div>
+              )}
+            </Fragment>
           ))}
         </Form>
-        <div className="stack">
-          <section className="stack" aria-labelledby="sample">
-            <h2 id="sample">Sample</h2>
-            <Sample values={values} />
-          </section>
-          {values["logo_url"] && <img className="logo" src={values["logo_url"]} alt="Logo" />}
-          {!disabled && <PickImage label="Choose a logo" onPick={({ url }) => edit("logo_url")(url)} />}
-        </div>
+        <section className="stack" aria-labelledby="sample">
+          <h2 id="sample">Sample</h2>
+          <Sample values={values} />
+        </section>
       </div>
     </>
   );
 }
+
+/** Below the text, also where the console is dark. */
+const PAPER = "#ffffff";
 
 function Sample({ values }: { values: Values }) {
   const { accent_color: accent = "", background_color: backgroundColor, font = "" } = values;
@@ -88,12 +90,15 @@ function Sample({ values }: { values: Values }) {
       style={{ backgroundColor, fontFamily: FONT_FAMILIES[font as keyof typeof FONT_FAMILIES] }}
     >
       <div>
-        <p>The text of an email.</p>
+        <h3>A heading</h3>
+        <p>
+          The text of an email with <u style={{ color: readableOn(PAPER, accent) }}>a link</u>.
+        </p>
         <span style={{ backgroundColor: accent, color: textOn(accent) }}>A button</span>
         {values["mail_footer"] && <small>{values["mail_footer"]}</small>}
         <small>{values["postal_address"] || "Your postal address"}</small>
         <small>
-          <u>Unsubscribe</u>
+          You receive this email because you are on our mailing list. <u>Unsubscribe</u>
         </small>
       </div>
     </div>

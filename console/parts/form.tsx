@@ -129,6 +129,8 @@ export function Form(props: FormProps) {
         onChange={renewKey}
         onSubmit={(event) => {
           event.preventDefault();
+          // A dialog within it may have a form of its own.
+          if (event.target !== event.currentTarget) return;
           mutate(Object.fromEntries(new FormData(event.currentTarget)) as Values);
         }}
       >
