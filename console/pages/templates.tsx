@@ -69,6 +69,7 @@ function Card({ id, name, updated_at, actions, children }: CardProps) {
             <Act
               title={`Use ${name}`}
               short="Use"
+              kind="primary"
               submit="Create draft"
               note="A new newsletter starts with its subject and text."
               inputs={DRAFT_NAME}
