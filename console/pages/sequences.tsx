@@ -86,12 +86,15 @@ function Choices() {
     ...useTargets("campaign").map(({ id, name }) => [`segment_id ${id}`, `Segment: ${name}`]),
   ]);
   const addresses = useAccounts().map(({ email }) => email);
+  const brand = useData(["brand"], ({ app }) => app.team.brand.query({}));
+  // As a new newsletter.
+  const from_email = brand.sender_email ?? (addresses.length === 1 ? addresses[0] : undefined);
   const inputs = [
     ["target", "Sent to people who join", { choices, required: true }],
     ["from_email", "From address", { type: "email", required: true, suggestions: addresses }],
     ["from_name", "From name", { maxLength: 200 }],
   ] as const;
-  return <Inputs inputs={inputs} />;
+  return <Inputs inputs={inputs} values={{ from_email, from_name: brand.sender_name }} />;
 }
 
 const PEOPLE = { ACTIVE: "in progress", COMPLETED: "finished", LEFT: "left", PRESENT: "joined before the start" };
@@ -120,6 +123,7 @@ export function OneSequence() {
     poll: ({ status }) => status === "ACTIVE" && 5_000,
   });
   const { status, steps, due } = sequence;
+  const isUntracked = sequence.tracking === "OFF";
   const target = sequence.list_id ? `lists/${sequence.list_id}` : `segments/${sequence.segment_id}`;
   const isRunning = status === "ACTIVE" || status === "PAUSED";
   const mayEdit = status === "DRAFT" ? isEditor : isAdmin && isRunning;
@@ -232,7 +236,7 @@ export function OneSequence() {
       <h2>Steps</h2>
       <Table
         caption="Steps"
-        empty="No steps yet. An editor adds them."
+        empty={`No steps yet. ${mayEdit ? "Add the first email." : "An editor adds them."}`}
         rows={steps}
         keyOf={({ id }) => id}
         columns={[
@@ -253,7 +257,11 @@ export function OneSequence() {
           { name: "Conditions", cell: conditionsText },
           ...(["waiting", "sent", "opened", "clicked", "left"] as const).map((name) => ({
             name: capitalized(name),
-            cell: (step: (typeof steps)[number]) => Number(step[name]).toLocaleString(),
+            // Some were counted before tracking was turned off.
+            cell: (step: (typeof steps)[number]) =>
+              isUntracked && /opened|clicked/.test(name) && !Number(step[name])
+                ? "–"
+                : Number(step[name]).toLocaleString(),
             isNumber: true,
           })),
         ]}
@@ -435,7 +443,7 @@ function OpenStep({ sequence, stepId, after, mayEdit, onClose, onNew }: StepProp
           This sequence has started: your changes apply to emails sent after you save. They are not saved automatically.
         </p>
       )}
-      <div className="draft">
+      <div className={number > 0 ? "draft" : "stack"}>
         {mayEdit && (
           <Editor place={place} draft={step} tags={tags} mayWrite isNew={number === 0} isSubjectRequired>
             {(input) => <Settings input={input} />}

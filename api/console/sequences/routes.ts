@@ -101,6 +101,7 @@ export const sequencesRouter = router({
       segment_name: shown.segmentName,
       from_email: shown.fromEmail,
       from_name: shown.fromName,
+      tracking: shown.tracking,
       merge_tags: mergeTags(shown.listId !== null, shown.segmentId === null ? [] : await readFields(em, tenant)),
       are_members_noted: shown.areMembersNoted,
       people: shown.people,
