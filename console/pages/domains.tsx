@@ -118,7 +118,7 @@ function Domain({ domain, keys, records }: Domains[number]) {
                 ["Keep it until", key?.use === "replaced" && <When at={key.keep_record_until} />],
               ]}
             />
-            {key && mayWrite && <KeyActions {...key} />}
+            {key && mayWrite && <KeyActions {...key} isFound={found?.state === "ok"} />}
           </article>
         );
       })}
@@ -129,7 +129,7 @@ function Domain({ domain, keys, records }: Domains[number]) {
   );
 }
 
-function KeyActions({ id: keyId, domain, use, keep_record_until: keptUntil }: Key) {
+function KeyActions({ id: keyId, domain, use, keep_record_until: keptUntil, isFound }: Key & { isFound: boolean }) {
   const { calls } = useDomains();
   const params = { keyId };
   return (
@@ -137,7 +137,7 @@ function KeyActions({ id: keyId, domain, use, keep_record_until: keptUntil }: Ke
       {use === "waiting" && (
         <Act
           title="Activate"
-          kind="primary"
+          kind={isFound ? "primary" : undefined}
           note="Its record is looked up. If it is found, this key signs emails from now on."
           act={() => calls.activate.mutate({ params, body: {} })}
         />

@@ -2,6 +2,7 @@ import { useState } from "react";
 import type { Client, DataOf } from "../api.ts";
 import { Act, Opens } from "../parts/act.tsx";
 import { useLists } from "../parts/audience/people.tsx";
+import { useFilters } from "../parts/filters.tsx";
 import { Refused, Ticks, type Values } from "../parts/form.tsx";
 import { Copy, PageHead, State, When } from "../parts/page.tsx";
 import { List } from "../parts/table.tsx";
@@ -80,6 +81,7 @@ const linesOf = (text = "") => text.split("\n").flatMap((line) => line.trim().re
 /** A button that makes a form, or changes one. */
 function FormButton({ lists, form }: { lists: Readonly<Record<string, string>>; form?: FormRecord }) {
   const { api, app } = useWorkspace().client;
+  const [{ list: list_id }] = useFilters();
   const [fields, setFields] = useState<readonly string[]>([]);
   const bodyOf = (values: Values) => ({
     ...{ name: values["name"] ?? "", list_id: values["list_id"] ?? "", consent_text: values["consent_text"] ?? "" },
@@ -97,7 +99,7 @@ function FormButton({ lists, form }: { lists: Readonly<Record<string, string>>; 
             values: { ...form, sites: form.sites.join("\n") },
             note: "A website keeps the HTML that was copied: copy it again after you change a field or a text.",
           }
-        : { title: "New form", submit: "Create form", kind: "primary", values: { is_open: true } })}
+        : { title: "New form", submit: "Create form", kind: "primary", values: { list_id, is_open: true } })}
       inputs={inputsOf(lists)}
       onOpen={() => setFields(form?.fields ?? [])}
       edits={

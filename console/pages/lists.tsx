@@ -145,6 +145,9 @@ export function OneList() {
         {mayWrite && (
           <>
             <ListButton list={list} />
+            <Link className="button" to={`${base}/forms`} search={{ list: listId }}>
+              Create a form
+            </Link>
             <Link className="button" to={`${base}/imports`} search={{ list: listId }}>
               Import
             </Link>
@@ -178,7 +181,7 @@ export function OneList() {
             : "This list has no subscribers yet. Add a person, or import a file."
         }
       >
-        <ChoiceFilter name="status" label="Status" any="all" choices={choicesOf(SUBSCRIPTION_STATUSES)} />
+        <ChoiceFilter name="status" label="Status" any="All" choices={choicesOf(SUBSCRIPTION_STATUSES)} />
       </AddressList>
     </>
   );

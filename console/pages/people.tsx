@@ -83,7 +83,7 @@ function People({ kind }: { kind: PersonKind }) {
         empty={status ? "No contacts have this status." : EMPTY[kind]}
       >
         {isContacts && (
-          <ChoiceFilter name="email_status" label="Address status" any="all" choices={choicesOf(EMAIL_STATUSES)} />
+          <ChoiceFilter name="email_status" label="Address status" any="All" choices={choicesOf(EMAIL_STATUSES)} />
         )}
       </AddressList>
     </>

@@ -36,7 +36,7 @@ export function Page() {
         ]}
         empty={reason ? "No addresses have this reason." : EMPTY}
       >
-        <ChoiceFilter name="reason" label="Reason" any="all" choices={REASONS} />
+        <ChoiceFilter name="reason" label="Reason" any="All" choices={REASONS} />
       </AddressList>
     </>
   );
