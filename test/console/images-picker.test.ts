@@ -100,6 +100,9 @@ describe("The picker of images in a browser", function () {
     const count = (await imagesOf()).length;
     await inPage({}, async (page) => {
       await open(page);
+      await page.keyboard.press("Escape");
+      await page.getByLabel("Footer").fill("Not to be saved by a dialog");
+      await openPicker(page);
       await page
         .getByRole("button", { name: `Delete ${image?.name}`, exact: true })
         .first()
@@ -110,6 +113,7 @@ describe("The picker of images in a browser", function () {
       await confirm.click();
       await tick.waitFor({ state: "detached" });
       assert.equal((await imagesOf()).length, count - 1);
+      assert.equal((await client.app.team.brand.query({})).data.mail_footer, null);
     });
   });
 });
