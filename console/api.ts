@@ -100,11 +100,14 @@ export function refusalOf(error: unknown): Refusal {
   };
 }
 
-/** The refusal's words for a field that it names. */
+/** The field of a form for a value, or for one of a list: `sites[0]` is a line of `sites`. */
+export const fieldOf = (param: string): string => param.replace(/\[.*/, "");
+
+/** The refusal's words for a field, or for another value, that it names. */
 export function problemOf(error: unknown, name: string): string | undefined {
-  const { param, message, problems } = error ? refusalOf(error) : {};
-  const given = problems?.[name] ?? (param === name ? message : undefined);
-  return given && capitalized(given.startsWith(name) ? given.slice(name.length).replace(/^:? /, "") : given);
+  const { param = "", message = "", problems = { [param]: message } }: Partial<Refusal> = error ? refusalOf(error) : {};
+  const [path = "", given] = Object.entries(problems).find(([path]) => path === name || fieldOf(path) === name) ?? [];
+  return given && capitalized(given.startsWith(path) ? given.slice(path.length).replace(/^:? /, "") : given);
 }
 
 export const capitalized = (text: string) => text.slice(0, 1).toUpperCase() + text.slice(1);

@@ -26,7 +26,7 @@ export function banner({ api, temporal, mail, keys }: StackFile, signIn: string,
 Mailkeel is ready. Ctrl-C stops it; data stays in ${dataDir}.
 
   Console       ${signIn}
-                signs in as the demo team's owner, once, within 15 minutes; later: npm run app -- member:link
+                signs in as the demo team's owner, once, within 15 minutes; later: npm run app -- member:link --help
   API           ${api}
   Temporal UI   ${temporal.ui ?? `the one of ${temporal.address}`}
   Caught mail   ${mail.api}

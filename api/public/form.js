@@ -10,6 +10,8 @@
     proof ??= import(`${base}proof.js`);
     return proof;
   };
+  // It solves the challenge at once.
+  document.querySelector("[data-sign-up-wait]")?.remove();
 
   /** @param field that the text is about; without one it stands at the end of the form */
   function say(form, text, field) {

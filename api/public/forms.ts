@@ -35,6 +35,8 @@ interface Step {
   /** The values that they typed. No page shows them: another person may have posted them. */
   sealed: string;
   challenge: string;
+  /** How long the button has to wait; a script solves the challenge at once. */
+  wait: string;
 }
 
 /** The form as HTML, for any website. It names its texts: a website may show older ones for years. */
@@ -168,7 +170,7 @@ export function addForms(
       if ((!proof || proof.isEarly) && !isJson) {
         // A button that is pressed too early does not make its person wait anew.
         const challenge = proof ? textOf("proof") : newChallenge(vault, form.id).challenge;
-        return showForm(req, res, form, 200, wait(WAIT_SECONDS), { sealed: seal(form, person), challenge });
+        return showForm(req, res, form, 200, "", { sealed: seal(form, person), challenge, wait: wait(WAIT_SECONDS) });
       }
       const refused = !proof || proof.isEarly ? "again" : await take(res, form, person, proof);
       await atEnd;

@@ -60,7 +60,16 @@ const inputsOf = (lists: Readonly<Record<string, string>>) =>
   [
     ["name", "Name", { required: true, maxLength: 200, hint: "Only your team sees it." }],
     ["list_id", "List", { choices: lists, hint: "People confirm by email, even on a list with single opt-in." }],
-    ["consent_text", "Consent", { required: true, rows: 3, maxLength: 1_000, hint: "Shown above the button." }],
+    [
+      "consent_text",
+      "Consent",
+      {
+        required: true,
+        rows: 3,
+        maxLength: 1_000,
+        hint: "Shown above the button, such as: Yes, send me news by email.",
+      },
+    ],
     [
       "tracking_text",
       "Question about tracking",

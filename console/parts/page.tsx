@@ -1,7 +1,7 @@
 import { useQueryErrorResetBoundary } from "@tanstack/react-query";
 import { CatchBoundary, type ErrorComponentProps, Link } from "@tanstack/react-router";
 import { type ReactNode, Suspense, useEffect, useState } from "react";
-import { capitalized, Kept, refusalOf } from "../api.ts";
+import { capitalized, fieldOf, Kept, refusalOf } from "../api.ts";
 
 /** The title of a page, and its actions beside it. */
 export function PageHead({ title, children }: { title: string; children?: ReactNode }) {
@@ -76,7 +76,7 @@ export function Problem({ error, form }: { error: unknown; form?: HTMLFormElemen
   if (!error || error instanceof Kept) return null;
   const { message, param, problems, requestId } = refusalOf(error);
   const names = Object.keys(problems ?? { [param ?? ""]: "" });
-  if (form && names.every((name) => name && form.elements.namedItem(name))) return null;
+  if (form && names.every((name) => name && form.elements.namedItem(fieldOf(name)))) return null;
   return (
     <div className="problem" role="alert">
       <p>{message}</p>

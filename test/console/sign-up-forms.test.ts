@@ -120,7 +120,8 @@ describe("A sign-up form of the console", function () {
         body = html;
         await page.goto(ownSite);
         await signUp(page, `html@${audience}`);
-        await page.getByText(en.signUp.wait(15)).waitFor();
+        await page.waitForURL(link);
+        await page.getByText(en.signUp.wait(15)).waitFor({ state: "detached" });
         await assertAccessible(page);
         await page.getByRole("button", { name: en.signUp.button }).click();
         await isTaken(page);
