@@ -5,7 +5,7 @@ import { Act } from "../parts/act.tsx";
 import { type Condition, Conditions, grouped, partsOf } from "../parts/audience/builder.tsx";
 import { blocksText, EMPTY } from "../parts/draft/blocks/text.ts";
 import { type Content, isHtml, type Place, plainSubject, type Written } from "../parts/draft/content.ts";
-import { type Mail, STATES, useAccounts, useTargets } from "../parts/draft/drafts.ts";
+import { type Mail, STATES, useAccounts, useTargets, usualSender } from "../parts/draft/drafts.ts";
 import { Editor, type InputOf } from "../parts/draft/editor.tsx";
 import { Preview } from "../parts/draft/preview.tsx";
 import { TestMail } from "../parts/draft/test-mail.tsx";
@@ -85,16 +85,17 @@ function Choices() {
     ...useTargets("newsletter").map(({ id, name }) => [`list_id ${id}`, `List: ${name}`]),
     ...useTargets("campaign").map(({ id, name }) => [`segment_id ${id}`, `Segment: ${name}`]),
   ]);
-  const addresses = useAccounts().map(({ email }) => email);
-  const brand = useData(["brand"], ({ app }) => app.team.brand.query({}));
-  // As a new newsletter.
-  const from_email = brand.sender_email ?? (addresses.length === 1 ? addresses[0] : undefined);
+  const accounts = useAccounts();
+  const { from_name, from_email } = usualSender(
+    useData(["brand"], ({ app }) => app.team.brand.query({})),
+    accounts,
+  );
   const inputs = [
     ["target", "Sent to people who join", { choices, required: true }],
-    ["from_email", "From address", { type: "email", required: true, suggestions: addresses }],
+    ["from_email", "From address", { type: "email", required: true, suggestions: accounts.map(({ email }) => email) }],
     ["from_name", "From name", { maxLength: 200 }],
   ] as const;
-  return <Inputs inputs={inputs} values={{ from_email, from_name: brand.sender_name }} />;
+  return <Inputs inputs={inputs} values={{ from_email: from_email ?? undefined, from_name }} />;
 }
 
 const PEOPLE = { ACTIVE: "in progress", COMPLETED: "finished", LEFT: "left", PRESENT: "joined before the start" };

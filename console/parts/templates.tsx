@@ -3,6 +3,7 @@ import { useState } from "react";
 import type { CallContext } from "../api.ts";
 import { useData, useRole, useWorkspace } from "../session.tsx";
 import { Act } from "./act.tsx";
+import { onlyOf, usualSender } from "./draft/drafts.ts";
 import { Field, type Values } from "./form.tsx";
 import { type Kind, useCalls } from "./send/calls.ts";
 
@@ -38,9 +39,6 @@ const BEGINNINGS: Readonly<Record<string, { body?: string }>> = {
   html: { body: `<p>Hello {{ first_name | default: "there" }},</p>\n` },
 };
 
-/** Where the team has one alone there is no choice. */
-const onlyOf = <One,>(all: readonly One[]) => (all.length === 1 ? all[0] : undefined);
-
 /** Makes a draft of a template, or of a beginning without one, and opens it. */
 export function useMakeDraft(type: Kind) {
   const { client, base } = useWorkspace();
@@ -48,9 +46,9 @@ export function useMakeDraft(type: Kind) {
   const { drafts } = useCalls(type, "").calls;
   return async ({ name = "", template = BLANK.id, segment_id = "" }: Values, context: CallContext) => {
     const beginning = BEGINNINGS[template];
-    const { sender_name: from_name, sender_email } = (await client.app.team.brand.query({})).data;
-    const account = onlyOf((await client.app.accounts.list.query({})).data);
-    const sender = { from_name, ...(type === "newsletter" && { from_email: sender_email ?? account?.email ?? null }) };
+    const { data: brand } = await client.app.team.brand.query({});
+    const usual = usualSender(brand, (await client.app.accounts.list.query({})).data);
+    const sender = type === "newsletter" ? usual : { from_name: usual.from_name };
     const make = () =>
       beginning
         ? drafts.create.mutate({ body: { name, ...beginning, ...sender } }, { context })

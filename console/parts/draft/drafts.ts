@@ -1,4 +1,4 @@
-import type { DataOf } from "../../api.ts";
+import type { Client, DataOf } from "../../api.ts";
 import { useData, useWorkspace } from "../../session.tsx";
 import { type Kind, useCalls } from "../send/calls.ts";
 import { blocksText, EMPTY } from "./blocks/text.ts";
@@ -42,6 +42,15 @@ export const useTargets = (kind: Kind) =>
 
 /** The sending accounts of the team. */
 export const useAccounts = () => useData(["accounts", "list"], ({ app }) => app.accounts.list.query({}));
+
+/** Where the team has one alone there is no choice. */
+export const onlyOf = <One>(all: readonly One[]): One | undefined => (all.length === 1 ? all[0] : undefined);
+
+/** The sender of a new draft: that of the brand, else the team's one account. */
+export const usualSender = (
+  { sender_name, sender_email }: DataOf<Client["app"]["team"]["brand"]["query"]>,
+  accounts: readonly { email: string }[],
+) => ({ from_name: sender_name, from_email: sender_email ?? onlyOf(accounts)?.email ?? null });
 
 /** The facts of a draft that the API does not show, and the merge tags that it may use. */
 export const useSettings = (type: Kind, id: string) =>
