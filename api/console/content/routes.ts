@@ -214,12 +214,13 @@ const publish = consoleMutation(
   { role: "EDITOR", input: bodyOf(z.strictObject({ newsletter_id: idParam, is_public: z.boolean() })) },
   async ({ ctx, input: { body } }) => {
     const newsletter = await readBroadcast(ctx.em, Newsletter, body.newsletter_id);
-    if (!(await webPageOf(ctx, newsletter.id))) {
+    const web = await webPageOf(ctx, newsletter.id);
+    if (!web) {
       throw new ApiError("resource_state_invalid", "Only a newsletter that was sent in LIVE may be on the web.");
     }
     ctx.em.assign(newsletter, { isPublic: body.is_public });
     await ctx.em.flush();
-    return webPageOf(ctx, newsletter.id);
+    return { ...web, is_public: body.is_public };
   },
 );
 
