@@ -82,6 +82,7 @@ function pagesOf({ api, app }: Client, { listId, newsletterId, accountId, audien
       app.content.preview.query(one),
       app.accounts.list.query({}),
       allLists(),
+      app.audience.lists.query({ query: {} }),
     ],
     "its check": () => [app.overview.gates.query({ body: { kind: "newsletter", id: newsletterId } })],
     "a report": () => [

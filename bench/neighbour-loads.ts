@@ -3,7 +3,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { sql } from "kysely";
 import { kysely } from "../db/orm.ts";
 import { transaction } from "../db/transaction.ts";
-import { trackingUrl, unsubscribeUrl } from "../domain/mail/links.ts";
+import { trackingUrl, unsubscribeUrl, webUrl } from "../domain/mail/links.ts";
 import { mailId } from "../domain/mail/message-id.ts";
 import { addSource, passwordOf, pathOfSource, SOURCE_USER } from "../domain/reports/source.ts";
 import { attachAccounts, attachSegment } from "../domain/sends/drafts/drafts.ts";
@@ -296,9 +296,12 @@ export async function makeLoads(
         return [() => statusOf(fetch(form)), () => statusOf(fetch(`${form}/challenge`)), post][n % 3]?.() ?? post();
       },
     },
-    "views of an archive and a newsletter": {
+    "views of an archive, a newsletter and a mail": {
       lanes: 200,
-      ask: (_, n) => statusOf(fetch([archive, `${archive}/feed`, webPage][n % 3] ?? archive)),
+      ask: (lane, n) => {
+        const mail = webUrl(vault, origin, { sendId, seq: 1 + ((lane * 331 + n * 7) % people) });
+        return statusOf(fetch([archive, `${archive}/feed`, webPage, mail][n % 4] ?? archive));
+      },
     },
     "recipients by status": {
       lanes: 20,
