@@ -298,7 +298,7 @@ describe("The editor of a draft", function () {
       await press(page, "ArrowRight", "Control+b");
       await type(page, "Bold");
       await page.locator(".ProseMirror > [data-block=image] + p > strong", { hasText: "Bold" }).waitFor();
-      await page.locator(".ProseMirror [data-block=image]").last().click();
+      await page.locator(".ProseMirror [data-block=image]").last().dblclick();
       await type(page, "Below");
       await page.locator(".ProseMirror > [data-block=image] + p", { hasText: "Below" }).waitFor();
       assert.equal(await shown.count(), 2);

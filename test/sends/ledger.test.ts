@@ -71,7 +71,11 @@ async function untaken(recipients: number, accounts = 1) {
     ...{ sender, sendId, first, second, em, set, rows },
     open: async (accountId = first, inFlightMs = 40_000): Promise<OpenedDispatch> =>
       (await openDispatch(em(), { sendId, accountId }, inFlightMs)) ?? assert.fail("there is no such lane"),
-    stage: (lane: OpenedDispatch, limit: number) => stageBatch(em(), lane, { afterSeq: 0, limit }),
+    /** @returns its recipients by `seq`: the product hands them on in any order */
+    stage: async (lane: OpenedDispatch, limit: number) => {
+      const batch = await stageBatch(em(), lane, { afterSeq: 0, limit });
+      return { ...batch, recipients: batch.recipients.toSorted((a, b) => a.seq - b.seq) };
+    },
     stageDue: async (lane: OpenedDispatch) =>
       stageBatch(em(), lane, { due: await readDueRecipients(em(), lane, 1_000) }),
     settle: (lane: OpenedDispatch, items: readonly Item[], outcome: MailOutcome, tx = em()) =>
