@@ -66,6 +66,22 @@ function useNavigation(isShown: boolean) {
   return { nav, isOpen, setOpen };
 }
 
+/** From the page of one thing to the page of all. @param base the path of the team's pages */
+function WayBack({ base }: { base: string }) {
+  const path = useLocation({ select: ({ pathname }) => pathname });
+  const [section, ...rest] = path.slice(path.indexOf(base) + base.length + 1).split("/");
+  const all = section === "people" ? "subscribers" : section;
+  const page = Object.values(GROUPS)
+    .flat()
+    .find(([name]) => name === all);
+  if (!page || rest.length === 0) return null;
+  return (
+    <Link className="way-back" to={`${base}/${all}`}>
+      ‹ {page[1]}
+    </Link>
+  );
+}
+
 /** Others are refused them. */
 const OF_ADMINS: readonly string[] = ["providers", "keys", "members"];
 
@@ -162,6 +178,7 @@ export function Frame() {
             </p>
           )}
           {environment === "test" && <p className="notice">Test environment: no emails are sent from here.</p>}
+          <WayBack base={base} />
           <Outlet />
         </main>
       </div>

@@ -5,7 +5,7 @@ import { Act } from "../parts/act.tsx";
 import { type Condition, Conditions, grouped, partsOf } from "../parts/audience/builder.tsx";
 import { blocksText, EMPTY } from "../parts/draft/blocks/text.ts";
 import { type Content, isHtml, type Place, plainSubject, type Written } from "../parts/draft/content.ts";
-import { type Mail, STATES, useAccounts, useTargets, usualSender } from "../parts/draft/drafts.ts";
+import { type Mail, STATES, useAccounts, useSizedTargets, usualSender } from "../parts/draft/drafts.ts";
 import { Editor, type InputOf } from "../parts/draft/editor.tsx";
 import { Preview } from "../parts/draft/preview.tsx";
 import { TestMail } from "../parts/draft/test-mail.tsx";
@@ -82,8 +82,8 @@ export function Sequences() {
 
 function Choices() {
   const choices = Object.fromEntries([
-    ...useTargets("newsletter").map(({ id, name }) => [`list_id ${id}`, `List: ${name}`]),
-    ...useTargets("campaign").map(({ id, name }) => [`segment_id ${id}`, `Segment: ${name}`]),
+    ...useSizedTargets("newsletter").map(({ id, name }) => [`list_id ${id}`, `List: ${name}`]),
+    ...useSizedTargets("campaign").map(({ id, name }) => [`segment_id ${id}`, `Segment: ${name}`]),
   ]);
   const accounts = useAccounts();
   const { from_name, from_email } = usualSender(

@@ -1,3 +1,4 @@
+import { useQuery } from "@tanstack/react-query";
 import type { Client, DataOf } from "../../api.ts";
 import { useData, useWorkspace } from "../../session.tsx";
 import { type Kind, useCalls } from "../send/calls.ts";
@@ -39,6 +40,22 @@ export const useTargets = (kind: Kind) =>
     kind === "newsletter" ? ["lists", "all"] : ["segments"],
     ({ app: { audience } }) => (kind === "newsletter" ? audience.allLists.query({}) : audience.segments.query({})),
   );
+
+/** The same; a list's name has its size once that is read. */
+export function useSizedTargets(kind: Kind): readonly { id: string; name: string }[] {
+  const { client, base } = useWorkspace();
+  const { data: sizes } = useQuery({
+    queryKey: [base, "lists", "sizes"],
+    queryFn: async () => (await client.app.audience.lists.query({ query: {} })).data.lists,
+    enabled: kind === "newsletter",
+    // A save of the draft changes none.
+    ...{ staleTime: "static", gcTime: 0, retry: false },
+  });
+  return useTargets(kind).map(({ id, name }) => {
+    const of = sizes?.find((list) => list.id === id);
+    return { id, name: of ? `${name} (${of.members.toLocaleString()}${of.has_more_members ? "+" : ""})` : name };
+  });
+}
 
 /** The sending accounts of the team. */
 export const useAccounts = () => useData(["accounts", "list"], ({ app }) => app.accounts.list.query({}));

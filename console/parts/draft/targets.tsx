@@ -1,4 +1,4 @@
-import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useId, useState } from "react";
 import { useRole, useWorkspace } from "../../session.tsx";
 import { Combobox } from "../combobox.tsx";
@@ -6,7 +6,7 @@ import { useEdit } from "../edit.tsx";
 import { Field, MOST_LISTED, type Save, Ticks } from "../form.tsx";
 import { Problem } from "../page.tsx";
 import type { Kind } from "../send/calls.ts";
-import { type Draft, useAccounts, useContent, useSettings, useTargets } from "./drafts.ts";
+import { type Draft, useAccounts, useContent, useSettings, useSizedTargets } from "./drafts.ts";
 
 const DAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
 const OF_TEAM = { OFF: "off", ALL: "for everyone who has not said no", AGREED: "for people who agreed" };
@@ -15,18 +15,7 @@ const TRACKING: Record<string, boolean | null> = { team: null, on: true, off: fa
 /** Whom a draft goes to, on which days, and whether opens and clicks are counted. Each choice is saved at once. */
 export function Targets({ kind, draft }: { kind: Kind; draft: Draft }) {
   const { client, current, base } = useWorkspace();
-  const targets = useTargets(kind);
-  const sizes = useQuery({
-    queryKey: [base, "lists", "sizes"],
-    queryFn: async () => (await client.app.audience.lists.query({ query: {} })).data.lists,
-    enabled: kind === "newsletter",
-    // A save of the draft changes none.
-    ...{ staleTime: "static", gcTime: 0, retry: false },
-  }).data;
-  const sized = targets.map(({ id, name }) => {
-    const of = sizes?.find((list) => list.id === id);
-    return { id, name: of ? `${name} (${of.members.toLocaleString()}${of.has_more_members ? "+" : ""})` : name };
-  });
+  const targets = useSizedTargets(kind);
   const accounts = useAccounts();
   const { tracking, team_tracking } = useSettings(kind, draft.id);
   const { attachList, detachList, attachSegment, attachAccounts, change, settings } = client.app.content;
@@ -50,7 +39,7 @@ export function Targets({ kind, draft }: { kind: Kind; draft: Draft }) {
         <Several
           label="Lists"
           hint="Their confirmed subscribers get it, once each."
-          options={sized}
+          options={targets}
           chosen={draft.lists}
           save={({ ids, id: list_id }) =>
             (ids.includes(list_id) ? attachList : detachList).mutate({ body: { newsletter_id: draft.id, list_id } })
