@@ -124,3 +124,5 @@ function answer(task: ExaminationTask): ExaminationAnswer {
 }
 
 parentPort?.on("message", (task: ExaminationTask) => parentPort?.postMessage(answer(task)));
+// It has loaded.
+parentPort?.postMessage(undefined);

@@ -29,6 +29,8 @@ export class ExaminationThread {
   readonly #limitMs: number;
   readonly #jobs = new Map<string, Job[]>();
   #worker: Worker | undefined;
+  /** Settles once the thread has loaded its code: a busy machine takes long, and no task is at fault. */
+  #loaded: Promise<unknown> = Promise.resolve();
   #isBusy = false;
 
   constructor({ limitMs = TASK_LIMIT_MS } = {}) {
@@ -44,6 +46,9 @@ export class ExaminationThread {
     });
     worker.on("error", () => this.#forget(worker)).unref();
     this.#worker = worker;
+    this.#loaded = once(worker, "message");
+    // The task that waits for it has the error, if there is one.
+    this.#loaded.catch(() => {});
     return worker;
   }
 
@@ -84,16 +89,18 @@ export class ExaminationThread {
 
   async #examine(task: ExaminationTask): Promise<ExaminationAnswer> {
     const worker = this.start();
-    const timeout = AbortSignal.timeout(this.#limitMs);
     worker.ref();
-    worker.postMessage(task);
+    let timeout: AbortSignal | undefined;
     try {
+      await this.#loaded;
+      timeout = AbortSignal.timeout(this.#limitMs);
+      worker.postMessage(task);
       const [answer] = await once(worker, "message", { signal: timeout });
       return answer as ExaminationAnswer;
     } catch (error) {
       this.#forget(worker);
       void worker.terminate();
-      if (timeout.aborted || (error as NodeJS.ErrnoException).code === "ERR_WORKER_OUT_OF_MEMORY") return TOO_LONG;
+      if (timeout?.aborted || (error as NodeJS.ErrnoException).code === "ERR_WORKER_OUT_OF_MEMORY") return TOO_LONG;
       throw error;
     } finally {
       worker.unref();

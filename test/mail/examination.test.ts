@@ -4,7 +4,6 @@ import { Worker } from "node:worker_threads";
 import { ExaminationThread } from "../../domain/mail/examination.ts";
 import type { ExaminationTask } from "../../domain/mail/examination-thread.ts";
 import { checkTemplates } from "../../domain/sends/drafts/drafts.ts";
-import { eventually } from "../support/eventually.ts";
 
 const compose = (html: string): ExaminationTask => ({
   task: "compose",
@@ -26,14 +25,13 @@ describe("The thread that reads contents", () => {
       readonly #threads = [busy];
       override start = () => this.#threads.pop() ?? super.start();
     }
-    const thread = new Thread({ limitMs: 500 });
+    const thread = new Thread({ limitMs: 3_000 });
     const answer = await thread.run("team", slow(19_000));
     assert.ok(!answer.ok && "problem" in answer);
     assert.equal(answer.problem.kind, "limits");
     await ended;
-    // On a busy machine the quick one may take long too.
-    const next = async () => (await thread.run("team", QUICK)).ok || undefined;
-    assert.ok(await eventually(next, { what: "an answer within the limit" }));
+    // A busy machine may take longer than the limit to load the code of the new thread.
+    assert.ok((await thread.run("team", QUICK)).ok);
   });
 
   it("lets teams take turns", async () => {
