@@ -53,10 +53,10 @@ const MAIL_POLICY = mailPolicy(
   "frame-ancestors 'none'",
 );
 
-/** Shows a mail as a page of its own. The elements before it stand for those that a mail may lack; a browser merges them. */
+/** Shows a mail as a page of its own, below some HTML that is ours. The elements before it stand for those that a mail may lack; a browser merges them. */
 export function showMail(
   res: Response,
-  { subject, html }: { subject: string; html: string },
+  { subject, above = "", html }: { subject: string; above?: string; html: string },
   own: Record<string, string>,
 ): void {
   // A sandboxed page has no origin that a cluster could be keyed by, and browsers may refuse one with a policy for its opener.
@@ -67,7 +67,7 @@ export function showMail(
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>${escapeHtml(subject)}</title>
-${html}`);
+${above}${html}`);
 }
 
 export const refuse = (res: Response, status = 404): void => show(res, noticePage(wordsFor(res).broken), status);

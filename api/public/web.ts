@@ -2,6 +2,7 @@ import { hash } from "node:crypto";
 import type { Request, Response, Router } from "express";
 import type { Words } from "../../domain/languages/en.ts";
 import { dateOf } from "../../domain/languages/words.ts";
+import { escapeHtml } from "../../domain/mail/template.ts";
 import {
   type Archive,
   archiveUrl,
@@ -11,6 +12,7 @@ import {
   readIssues,
   readWebNewsletter,
   showNewsletter,
+  type WebNewsletter,
 } from "../../domain/sends/web-pages.ts";
 import type { Deps } from "../deps.ts";
 import { localsOf } from "../rest/http.ts";
@@ -39,6 +41,25 @@ function archivePage(words: Words, { listName, url, issues, form }: ShownArchive
   };
 }
 
+const HEAD_STYLE = "margin:0;padding:12px;background:#f4f4f2;color:#222222;font:14px/1.5 sans-serif;text-align:center";
+
+/** Above a newsletter: whose it is, of which day, and where others are. A mail may have any style: this has its own. */
+function headOf(
+  words: Words,
+  { teamName, listName, at }: WebNewsletter,
+  { archive, form }: Record<"archive" | "form", string | null>,
+): string {
+  const link = (url: string | null, text: string) =>
+    url === null ? [] : [`<a href="${escapeHtml(url)}" style="color:#222222">${escapeHtml(text)}</a>`];
+  const parts = [
+    `<strong>${escapeHtml(teamName)}</strong>`,
+    escapeHtml(dateOf(words, at)),
+    ...link(archive, words.web.issues),
+    ...link(form, words.confirm.title(listName ?? teamName)),
+  ];
+  return `<p style="${HEAD_STYLE}">${parts.join(" · ")}</p>\n`;
+}
+
 /** Characters that no document of XML may hold. */
 const NOT_XML = /[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\u{10000}-\u{10ffff}]/gu;
 
@@ -52,7 +73,13 @@ export function addWebPages(router: Router, { env, orm, vault }: Pick<Deps, "env
     if (!found) return refuse(res);
     if (!found.isPublic) return show(res, noticePage(wordsFor(res).web.withdrawn), 404);
     const url = newsletterUrl(vault, env.PUBLIC_URL, found.id);
-    showMail(res, await MAILS.during(found.teamId, res, () => showNewsletter(found, url)), OF_THE_WEB);
+    const mail = await MAILS.during(found.teamId, res, () => showNewsletter(found, url));
+    const { listId, form } = found;
+    const above = headOf(wordsFor(res), found, {
+      archive: listId && archiveUrl(vault, env.PUBLIC_URL, listId),
+      form: form && `${env.PUBLIC_URL}/f/${form}`,
+    });
+    showMail(res, { ...mail, above }, OF_THE_WEB);
   });
 
   const serve = (path: string, answer: (res: Response, archive: ShownArchive) => void) =>

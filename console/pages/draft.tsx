@@ -89,6 +89,12 @@ function Shown({ kind, draft }: { kind: Kind; draft: Draft }) {
           <Targets kind={kind} draft={draft} />
         </>
       )}
+      {!isDraft && (
+        <details>
+          <summary>The email</summary>
+          <Preview mail={mail} version="sent" />
+        </details>
+      )}
       {isDraft && isDirty ? (
         <p className="notice">Save your changes before you check and send the {kind}.</p>
       ) : (
@@ -103,12 +109,6 @@ function Shown({ kind, draft }: { kind: Kind; draft: Draft }) {
             </Part>
           )}
         </section>
-      )}
-      {!isDraft && (
-        <details>
-          <summary>The email</summary>
-          <Preview mail={mail} version="sent" />
-        </details>
       )}
     </>
   );

@@ -2,11 +2,13 @@ import { Link } from "@tanstack/react-router";
 import type { Client, DataOf } from "../api.ts";
 import { plainSubject } from "../parts/draft/content.ts";
 import { STATES } from "../parts/draft/drafts.ts";
+import { Duplicate } from "../parts/duplicate.tsx";
 import { ChoiceFilter, choiceOf, SearchFilter, useFilters } from "../parts/filters.tsx";
 import { More } from "../parts/more.tsx";
 import { choicesOf, PageHead, State, When } from "../parts/page.tsx";
-import type { Kind } from "../parts/send/calls.ts";
-import { MoveStart, useStartText } from "../parts/send/time.tsx";
+import { Remove } from "../parts/remove.tsx";
+import { type Kind, useCalls } from "../parts/send/calls.ts";
+import { MoveStart, shortStart, useStartText } from "../parts/send/time.tsx";
 import { partOf, shortPercent } from "../parts/send/words.ts";
 import { List } from "../parts/table.tsx";
 import { NewDraft } from "../parts/templates.tsx";
@@ -46,6 +48,7 @@ function Page({ kind }: { kind: Kind }) {
   const status = choiceOf(FILTERS, given);
   const texts = TEXTS[kind];
   const startOf = useStartText();
+  const { calls } = useCalls(kind, "");
   return (
     <>
       <PageHead title={texts.title}>
@@ -71,15 +74,27 @@ function Page({ kind }: { kind: Kind }) {
           { name: "Recipients", cell: recipientsText, isNumber: true },
           { name: "Opened", cell: ({ sent, opened }) => sent > 0 && shortPercent(opened), isNumber: true },
           { name: "Clicked", cell: ({ sent, clicked }) => sent > 0 && shortPercent(clicked), isNumber: true },
-          { name: "Start", cell: (draft) => <When at={draft.send_at} title={startOf(draft)} /> },
-          { name: "Updated", cell: ({ updated_at }) => <When at={updated_at} /> },
+          {
+            name: "Start",
+            cell: (draft) => draft.send_at && <time title={startOf(draft)}>{shortStart(draft)}</time>,
+          },
+          { name: "Updated", cell: ({ updated_at }) => <When at={updated_at} isShort /> },
           {
             name: "Actions",
             cell: (draft) =>
-              mayWrite &&
-              draft.status === "SCHEDULED" && (
+              mayWrite && (
                 <More of={draft.name}>
-                  <MoveStart kind={kind} id={draft.id} timed={draft} name={draft.name} />
+                  {draft.status === "SCHEDULED" && (
+                    <MoveStart kind={kind} id={draft.id} timed={draft} name={draft.name} />
+                  )}
+                  <Duplicate type={kind} id={draft.id} name={draft.name} />
+                  {draft.status === "DRAFT" && (
+                    <Remove
+                      title={`Delete ${draft.name}`}
+                      short="Delete"
+                      act={(options) => calls.drafts.remove.mutate({ params: { [`${kind}Id`]: draft.id } }, options)}
+                    />
+                  )}
                 </More>
               ),
           },

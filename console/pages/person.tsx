@@ -104,7 +104,7 @@ function Tracking({ email, consent }: { email: string; consent: Person["tracking
       <h2>Opens and clicks</h2>
       {consent ? (
         <>
-          <p className={consent.status === "granted" ? "good" : "wrong"}>
+          <p className={consent.status === "granted" ? "good" : undefined}>
             {ANSWERS[consent.status]}: answered <When at={consent.at} />, {CONSENT_WAYS[consent.way]}.
           </p>
           {consent.words && <blockquote>{consent.words}</blockquote>}

@@ -4,6 +4,7 @@ import { AddressList, useSearch } from "../parts/audience/address-list.tsx";
 import { PersonLink } from "../parts/audience/people.tsx";
 import { Export } from "../parts/export.tsx";
 import { ChoiceFilter, useFilters } from "../parts/filters.tsx";
+import { More } from "../parts/more.tsx";
 import { PageHead, When } from "../parts/page.tsx";
 import { Remove } from "../parts/remove.tsx";
 import { useRole, useWorkspace } from "../session.tsx";
@@ -17,6 +18,7 @@ const EMPTY =
 export function Page() {
   const { client, base } = useWorkspace();
   const [{ reason }] = useFilters();
+  const isAdmin = useRole("ADMIN");
   return (
     <>
       <PageHead title="Suppressions">
@@ -32,7 +34,15 @@ export function Page() {
           { name: "Address", cell: ({ email }) => <PersonLink email={email} /> },
           { name: "Reason", cell: ({ reason: why }) => REASONS[why] ?? why },
           { name: "Since", cell: ({ created_at }) => <When at={created_at} /> },
-          { name: "Actions", cell: (suppression) => <Lift {...suppression} /> },
+          {
+            name: "Actions",
+            cell: (suppression) =>
+              isAdmin && (
+                <More of={suppression.email}>
+                  <Lift {...suppression} />
+                </More>
+              ),
+          },
         ]}
         empty={reason ? "No addresses have this reason." : EMPTY}
       >

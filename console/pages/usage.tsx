@@ -1,5 +1,6 @@
 import { useId } from "react";
-import { PageHead } from "../parts/page.tsx";
+import { PageHead, Part } from "../parts/page.tsx";
+import { Table } from "../parts/table.tsx";
 import { useData, useWorkspace } from "../session.tsx";
 
 const MONTH = new Intl.DateTimeFormat(undefined, { month: "long", year: "numeric", timeZone: "UTC" });
@@ -16,27 +17,55 @@ export function Page() {
         Plan: {current.plan.toLowerCase()}, {MONTH.format(new Date(period.start))}. Credits are counted per calendar
         month (UTC).
       </p>
-      <h2>Emails</h2>
       <div className="cards">
         <Bar
           label="Email credits"
           {...credits}
           hint={`One per email. ${credits.reserved.toLocaleString()} are reserved for sends under way, ${credits.remaining.toLocaleString()} are left.`}
         />
-      </div>
-      <h2>Audience</h2>
-      <div className="cards">
         <Bar label="Contacts" {...limits["contacts.slots"]} hint="Unique addresses of contacts and subscribers." />
-      </div>
-      <h2>Programs</h2>
-      <div className="cards">
         <Bar label="Webhook endpoints" {...limits["webhooks.endpoints"]} hint="URLs of your programs." />
         <div className="card">
-          <h3>API requests</h3>
+          <h2>API requests</h2>
           <p>{limits["api.requests_per_minute"].limit.toLocaleString()} per minute</p>
           <p className="muted">Per API key; your own work in the console is counted separately.</p>
         </div>
       </div>
+      <Part>
+        <Months />
+      </Part>
+    </>
+  );
+}
+
+const DAY_MS = 86_400_000;
+const MOST_DAYS = 180;
+
+/** The emails of the last months. */
+function Months() {
+  const { client } = useWorkspace();
+  const { days } = useData(["usage", "months"], () => {
+    const [from, to] = [MOST_DAYS, 0].map((ago) => new Date(Date.now() - ago * DAY_MS).toISOString().slice(0, 10));
+    return client.api.analytics.overview.query({ query: { from, to } });
+  });
+  const months = Map.groupBy(days, ({ date }) => date.slice(0, 7));
+  return (
+    <>
+      <h2>Emails by month</h2>
+      <Table
+        caption="Emails by month"
+        rows={[...months].reverse()}
+        keyOf={([month]) => month}
+        columns={[
+          { name: "Month", cell: ([month]) => MONTH.format(new Date(month)) },
+          {
+            name: "Sent",
+            cell: ([, days]) => days.reduce((sum, { sent }) => sum + sent, 0).toLocaleString(),
+            isNumber: true,
+          },
+        ]}
+      />
+      <p className="muted">The last {MOST_DAYS} days; the first of these months may be a part.</p>
     </>
   );
 }
@@ -55,7 +84,7 @@ function Bar({ label, used, limit, hint }: BarProps) {
   const isFull = limit !== null && used >= limit;
   return (
     <div className="card">
-      <h3 id={id}>{label}</h3>
+      <h2 id={id}>{label}</h2>
       <p className={isFull ? "wrong" : undefined}>
         {used.toLocaleString()} {limit === null ? "used, no limit" : `of ${limit.toLocaleString()} used`}
         {isFull && "; none left"}

@@ -1,4 +1,4 @@
-import { useEffect, useRef, useState } from "react";
+import { useEffect, useRef, useState, useSyncExternalStore } from "react";
 import type uPlot from "uplot";
 import { FORMATS, rangeOf, tickText, UNIT_S } from "./chart-time.ts";
 import { Ticks } from "./form.tsx";
@@ -72,6 +72,16 @@ export function Chart({ title, times, unit, series }: ChartProps) {
   );
 }
 
+const DARK = window.matchMedia("(prefers-color-scheme: dark)");
+const useIsDark = () =>
+  useSyncExternalStore(
+    (onChange) => {
+      DARK.addEventListener("change", onChange);
+      return () => DARK.removeEventListener("change", onChange);
+    },
+    () => DARK.matches,
+  );
+
 interface PlotProps extends Omit<ChartProps, "title"> {
   /** Names of series. */
   shown: readonly string[];
@@ -79,8 +89,8 @@ interface PlotProps extends Omit<ChartProps, "title"> {
 
 function Plot({ onTime, ...props }: PlotProps & { onTime: (index: number | null) => void }) {
   const ref = useRef<HTMLDivElement>(null);
-  // Made again when anything that it shows changes; the lists are new at each render.
-  const key = JSON.stringify(props);
+  // Made again when anything that it shows changes, also the colours; the lists are new at each render.
+  const key = JSON.stringify({ ...props, isDark: useIsDark() });
   useEffect(() => {
     const box = ref.current;
     if (!box) return;

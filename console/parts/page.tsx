@@ -140,10 +140,10 @@ export const choicesOf = <Name extends string>(states: Readonly<Record<Name, rea
   >;
 
 /** An instant in the reader's own time zone. */
-export const When = ({ at, title }: { at: string | null; title?: string }) =>
+export const When = ({ at, isShort = false }: { at: string | null; isShort?: boolean }) =>
   at && (
-    <time dateTime={at} title={title}>
-      {new Date(at).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" })}
+    <time dateTime={at}>
+      {new Date(at).toLocaleString(undefined, { dateStyle: isShort ? "short" : "medium", timeStyle: "short" })}
     </time>
   );
 

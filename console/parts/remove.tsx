@@ -7,6 +7,8 @@ import { Loading, Problem } from "./page.tsx";
 interface RemoveProps {
   /** Of the button and of the dialog: "Delete this list". */
   title: string;
+  /** The button's text, where its row says the rest of the title. */
+  short?: string;
   /** Makes the call; with `dryRun` it changes nothing and answers its impact. */
   act: (options: { context: CallContext }) => Promise<{ meta: Record<string, unknown> }>;
   /** The effect of the act, in words. */
@@ -16,9 +18,10 @@ interface RemoveProps {
 }
 
 /** A button for a destructive act: it shows the impact of a dry run before it acts. */
-export const Remove = ({ title, act, children, onDone }: RemoveProps) => (
+export const Remove = ({ title, short, act, children, onDone }: RemoveProps) => (
   <Act
     title={title}
+    short={short}
     kind="danger"
     act={async (_, context) => {
       await act({ context });

@@ -97,6 +97,7 @@ export const de: Words = {
     },
     empty: "Noch kein Newsletter.",
     feed: "Als Feed abonnieren (Atom)",
+    issues: "Alle Ausgaben",
   },
   broken: {
     title: "Dieser Link funktioniert nicht",

@@ -104,6 +104,7 @@ export const en = {
     withdrawn: { title: "This page is not available", reason: "The newsletter is not published, or no longer." },
     empty: "No newsletter yet.",
     feed: "Feed (Atom)",
+    issues: "All issues",
   },
   broken: {
     title: "This link does not work",

@@ -93,6 +93,7 @@ export const es: Words = {
     withdrawn: { title: "Esta página no está disponible", reason: "El boletín no está publicado o ya no lo está." },
     empty: "Todavía no hay ningún boletín.",
     feed: "Canal (Atom)",
+    issues: "Todos los números",
   },
   broken: {
     title: "Este enlace no funciona",

@@ -101,6 +101,7 @@ export const fr: Words = {
     },
     empty: "Aucune newsletter pour le moment.",
     feed: "Flux (Atom)",
+    issues: "Tous les numéros",
   },
   broken: {
     title: "Ce lien ne fonctionne pas",

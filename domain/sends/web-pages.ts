@@ -26,12 +26,19 @@ export interface WebNewsletter extends LinkTeam {
   body: string;
   footer: MailFooter;
   isPublic: boolean;
+  /** When it was sent: ISO 8601. */
+  at: string;
+  /** The first of its lists with a public archive. */
+  listId: string | null;
+  /** An open form of one of its lists. */
+  form: string | null;
 }
 
 /** SQL: of the lists of a newsletter `n`. */
 const ofLists = (column: string): RawBuilder<unknown> =>
   sql`(select ${sql.raw(column)} from newsletter_lists x join lists l on l.id = x.list_id where x.newsletter_id = n.id)`;
 const isPublic = sql<boolean>`coalesce(n.is_public, ${ofLists("bool_or(l.has_archive)")}, false)`;
+const SENT_AT = sql`coalesce(n.completed_at, n.created_at)`;
 const isOnWeb = sql<boolean>`n.environment = 'LIVE' and n.status = 'SENT'`;
 
 /** Whether a newsletter of the caller's is public; undefined for one that has no page. */
@@ -47,7 +54,10 @@ export async function readIsPublic(em: EntityManager, tenant: Tenant, id: string
 export async function readWebNewsletter(em: EntityManager, id: string): Promise<WebNewsletter | undefined> {
   const { rows } = await sql<WebNewsletter>`
     select n.id, t.id as "teamId", n.subject, n.body, coalesce(s.footer, ${footerOf("t")}) as footer, ${LOOK},
-      ${ofLists("case count(*) when 1 then min(l.name) end")} as "listName", ${isPublic} as "isPublic"
+      ${ofLists("case count(*) when 1 then min(l.name) end")} as "listName", ${isPublic} as "isPublic",
+      ${isoInstant(SENT_AT)} as at, ${ofLists("min(l.id) filter (where l.has_archive)")} as "listId", (
+        select f.reference from forms f join newsletter_lists x on x.list_id = f.list_id
+        where x.newsletter_id = n.id and f.is_open order by f.id limit 1) as form
     from newsletters n join teams t on t.id = n.team_id left join sends s on s.id = n.send_id
     where n.id = ${id} and ${isOnWeb}`.execute(kysely(em));
   return rows[0];
@@ -91,12 +101,12 @@ export interface Issue {
 /** The newsletters of an archive, the last first. @throws {ApiError} as `readInThread` */
 export async function readIssues(em: EntityManager, vault: Vault, publicUrl: string, archive: Archive) {
   const { rows } = await sql<{ id: string; subject: string; at: string }>`
-    select n.id, n.subject, ${isoInstant(sql`coalesce(n.completed_at, n.created_at)`)} as at
+    select n.id, n.subject, ${isoInstant(SENT_AT)} as at
     from (select newsletter_id from newsletter_lists where list_id = ${archive.listId}
       order by newsletter_id desc limit ${MOST_WALKED}) x
     join newsletters n on n.id = x.newsletter_id and ${ofTenant(archive, "n")}
     where n.status = 'SENT' and n.is_public is not false
-    order by coalesce(n.completed_at, n.created_at) desc, n.id desc limit ${MOST_SHOWN}`.execute(kysely(em));
+    order by ${SENT_AT} desc, n.id desc limit ${MOST_SHOWN}`.execute(kysely(em));
   const { teamId, listName } = archive;
   const subjects = rows.map(({ subject }) => subject);
   const titles = await readInThread(teamId, () => titlesInThread(teamId, { subjects, listName }));

@@ -4,6 +4,7 @@ import { Newsletter } from "../../db/entities/send.ts";
 import { kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { createField } from "../../domain/audience/contact-fields.ts";
+import { engage, type TestLedger } from "../analytics/ledger.ts";
 import { mailed } from "../reports/mails.ts";
 import { clientAs, consoleClient, consoleFetch, refusalCodeOf, signIn } from "../support/console.ts";
 import { makeMember, makeTeam, unique } from "../support/factories.ts";
@@ -108,18 +109,26 @@ describe("The console's editor", () => {
     assert.deepEqual(await list("campaign", { status: "SENT" }), []);
   });
 
-  it("finds the recipients of a send by the beginning of their addresses", async () => {
+  it("finds the recipients of a send by the beginning of their addresses, and shows what they did", async () => {
     const team = await makeTeam();
     const name = unique("find");
     const addresses = [`x${name}@example.com`, `${name}_b@example.com`, `${name}a@example.com`];
-    const { newsletterId: id } = await mailed(team, addresses);
+    const { sendId, newsletterId: id } = await mailed(team, addresses);
+    const tenant = { teamId: team.team.id, environment: "LIVE" as const };
+    await engage(team.em, { tenant, sendId, newsletterId: id } as TestLedger, [3], "opened", 1);
     const client = await consoleClient(await signIn(team.owner.id), team.team.id);
     const query = { type: "newsletter", id, starts_with: ` ${name.toUpperCase()}` } as const;
     const { data } = await client.app.content.recipients.query({ query });
     assert.deepEqual(
-      (data as unknown as { email: string; status: string }[]).map(({ email, status }) => [email, status]),
-      addresses.slice(1).map((email) => [email, "SENT"]),
+      data.recipients.map(({ email, status, opened, clicked }) => [email, status, opened, clicked]),
+      addresses.slice(1).map((email, i) => [email, "SENT", i === 1, false]),
     );
+    const { starts_with: _beginning, ...all } = query;
+    const page = async (after?: string) =>
+      (await client.app.content.recipients.query({ query: { ...all, activity: "opened", after } })).data;
+    const { recipients, next_after } = await page();
+    assert.deepEqual([recipients.map(({ email }) => email), next_after], [[addresses[2]], null]);
+    assert.deepEqual((await page("3")).recipients, []);
   });
 
   it("shows a campaign with a contact's fields, and what a draft may use", async () => {

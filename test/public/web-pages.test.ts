@@ -120,7 +120,17 @@ describe("Newsletters on the web", () => {
     const issues = [next, letter].map(({ newsletterId }) => newsletterUrl(team.vault, origin, newsletterId));
     assert.ok((await get(url)).text.includes("of </p>"), "it has two lists");
     await execute("delete from newsletter_lists where newsletter_id = ? and list_id <> ?", letter.newsletterId, listId);
-    assert.ok((await get(url)).text.includes("of One</p>"));
+    const { text } = await get(url);
+    assert.ok(text.includes("of One</p>"));
+    const above = [...text.slice(0, text.indexOf("<p>Dear")).matchAll(/<a href="([^"]*)"[^>]*>([^<]*)/g)];
+    assert.deepEqual(
+      above.map(([, href, words]) => [href, words]),
+      [
+        [archive, en.web.issues],
+        [`${origin}${form.path}`, en.confirm.title("One")],
+      ],
+    );
+    assert.ok(text.includes(`<strong>${team.team.name}</strong>`), text);
 
     const page = await get(archive);
     const hrefs = [...page.text.matchAll(/<a href="([^"]*)">([^<]*)/g)].map(([, href, text]) => [href, text]);

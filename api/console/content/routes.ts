@@ -1,7 +1,6 @@
 import { z } from "zod";
-import { BROADCAST_STATUSES, Newsletter, RESOURCE_TYPES } from "../../../db/entities/send.ts";
+import { BROADCAST_STATUSES, Newsletter, RECIPIENT_STATES, RESOURCE_TYPES } from "../../../db/entities/send.ts";
 import { Team, type TrackingMode } from "../../../db/entities/team.ts";
-import { JsonText } from "../../../db/json.ts";
 import { transaction } from "../../../db/transaction.ts";
 import { readAccess } from "../../../domain/access/key-lookup.ts";
 import { keyOfSessions } from "../../../domain/access/session-key.ts";
@@ -45,7 +44,7 @@ import { idParam, router } from "../../rest/route.ts";
 import { Turns } from "../../rest/turns.ts";
 import { followMove } from "../../sends/commands.ts";
 import { linkOfClicks } from "../../sends/recipients.ts";
-import { contentFields } from "../../sends/schema.ts";
+import { contentFields, type recipient } from "../../sends/schema.ts";
 import { previewIdFor } from "../../sends/send-updates.ts";
 import { bodyOf, consoleMutation, consoleQuery } from "../procedure.ts";
 import { runTestMail } from "./test-mail.ts";
@@ -290,18 +289,43 @@ const duplicateRoute = consoleMutation(
   },
 );
 
-/** The first recipients of a send whose addresses begin with a text, as the API shows them. */
+/** A place in the ledger of a send. */
+const after = z
+  .string()
+  .regex(/^\d{0,9}$/)
+  .default("");
+
+/** A recipient as the API shows it, and what they did with the mail. */
+type ShownRecipient = z.input<typeof recipient> & { opened: boolean; clicked: boolean };
+
+/** A page of the recipients of a send, or the first ones whose addresses begin with a text. */
 const recipients = consoleQuery(
   {
     role: "VIEWER",
     input: z.strictObject({
-      query: z.strictObject({ ...one, starts_with: z.string().min(1).max(MAX_ADDRESS_LENGTH) }),
+      query: z
+        .strictObject({
+          ...one,
+          starts_with: z.string().min(1).max(MAX_ADDRESS_LENGTH).optional(),
+          status: z.enum(RECIPIENT_STATES).optional(),
+          activity: z.enum(ACTIVITIES).optional(),
+          link: idParam.optional(),
+          after,
+        })
+        .refine(...linkOfClicks),
     }),
   },
   async ({ ctx, input: { query } }) => {
-    const page = { beginning: query.starts_with, order: "asc", limit: FOUND } as const;
-    const { records } = await pageRecipients(ctx.em, ctx.tenant, query, page);
-    return new JsonText(`[${records.map(({ text }) => text).join()}]`);
+    const { starts_with: beginning, status: state, activity, link: linkId } = query;
+    const { records, next } = await pageRecipients(ctx.em, ctx.tenant, query, {
+      ...{ state, activity, linkId, beginning, withEngagement: true },
+      ...(beginning === undefined ? { order: "desc", limit: PAGE } : { order: "asc", limit: FOUND }),
+      after: Number(query.after) || undefined,
+    });
+    return {
+      recipients: records.map(({ text }): ShownRecipient => JSON.parse(text)),
+      next_after: next === undefined || beginning !== undefined ? null : `${next}`,
+    };
   },
 );
 
@@ -316,10 +340,7 @@ const exportPage = consoleQuery(
           ...one,
           activity: z.enum(ACTIVITIES).optional(),
           link: idParam.optional(),
-          after: z
-            .string()
-            .regex(/^\d{0,9}$/)
-            .default(""),
+          after,
         })
         .refine(...linkOfClicks),
     }),

@@ -41,7 +41,8 @@ const members = consoleQuery({ role: "ADMIN", input: noInput }, async ({ ctx }) 
   const found = await ctx.em.find(Member, { teamId, removedAt: null }, { orderBy: { name: "asc", id: "asc" } });
   const keys: ApiKey[] = [];
   for (const environment of ENVIRONMENTS) keys.push(...(await ctx.em.find(ApiKey, { teamId, environment })));
-  const worksFor = (id: string) => keys.filter((key) => key.memberId === id && keyState(key) === "works").length;
+  const worksFor = (id: string) =>
+    keys.filter((key) => key.memberId === id && !key.forSessions && keyState(key) === "works").length;
   return found.map(({ id, email, name, role, createdAt }) => ({
     ...{ id, email, name, role, created_at: createdAt.toISOString() },
     is_you: id === ctx.access.caller.memberId,

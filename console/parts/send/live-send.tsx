@@ -12,7 +12,7 @@ type Counts = Send["recipients"];
 type Outcome = Exclude<keyof Counts, "total">;
 
 export const OUTCOMES: States<Outcome> = {
-  sent: ["Sent", "good"],
+  sent: ["Delivered", "good"],
   queued: ["Waiting", "muted"],
   sending: ["Sending", "accent"],
   deferred: ["Deferred, will retry", "warn"],

@@ -93,7 +93,7 @@ function Hours({ id, recipients }: { id: string; recipients: number }) {
   if (hours.length === 0) return null;
   return (
     <Chart
-      title={`First opens and clicks over two days${ofFirst(recipients, most)}`}
+      title={`First opens and clicks by hour${ofFirst(recipients, most)}`}
       times={hours.map(({ hour }) => hour)}
       unit="hour"
       series={[
@@ -180,7 +180,7 @@ function Domains({ id, recipients }: { id: string; recipients: number }) {
   );
 }
 
-type Recipient = DataOf<ReturnType<typeof useCalls>["calls"]["recipients"]["query"]>[number];
+type Recipient = DataOf<Client["app"]["content"]["recipients"]["query"]>["recipients"][number];
 
 const ACTIVITIES = {
   opened: "Opened",
@@ -208,22 +208,24 @@ export function SaveRecipients({ kind, id }: { kind: Kind; id: string }) {
 function Recipients({ kind, id }: { kind: Kind; id: string }) {
   const { client, base } = useWorkspace();
   const [filters, filter] = useFilters();
-  const { calls, params } = useCalls(kind, id);
   const mayWrite = useRole("EDITOR");
   const status = choiceOf(OUTCOMES, filters["outcome"])?.toUpperCase() as "SENT" | undefined;
   const activity = choiceOf(ACTIVITIES, filters["activity"]);
   const link = activity === "clicked" ? filters["link"] : undefined;
+  type Query = Parameters<typeof client.app.content.recipients.query>[0]["query"];
+  const page = async (query: Omit<Query, "type" | "id">) => {
+    const { data } = await client.app.content.recipients.query({ query: { type: kind, id, ...query } });
+    return { data: data.recipients, meta: { next_cursor: data.next_after } };
+  };
   const read = async (cursor: string | undefined) => {
-    for (let from = cursor; ; ) {
-      const page = await calls.recipients.query({ params, query: { cursor: from, status, activity, link } });
-      const rows = page.data as readonly Recipient[];
-      const next = page.meta["next_cursor"] as string | null;
+    for (let after = cursor; ; ) {
+      const found = await page({ after, status, ...(activity && { activity, link }) });
       // A page of one outcome or activity may be empty although others follow.
-      if (rows.length > 0 || next === null) return { ...page, data: rows };
-      from = next;
+      if (found.data.length > 0 || found.meta.next_cursor === null) return found;
+      after = found.meta.next_cursor;
     }
   };
-  const find = (starts_with: string) => client.app.content.recipients.query({ query: { type: kind, id, starts_with } });
+  const find = (starts_with: string) => page({ starts_with });
   return (
     <>
       <AddressList<Recipient>
@@ -233,8 +235,17 @@ function Recipients({ kind, id }: { kind: Kind; id: string }) {
         read={read}
         columns={[
           { name: "Address", cell: ({ email }) => <PersonLink email={email} /> },
-          { name: "Delivery status", cell: (row) => <State of={OUTCOMES} is={row.status.toLowerCase()} /> },
-          { name: "Reason", cell: ({ reason }) => reason && reasonText(reason) },
+          {
+            name: "Delivery status",
+            cell: ({ status, reason }) => (
+              <>
+                <State of={OUTCOMES} is={status.toLowerCase()} />
+                {reason && <span className="muted">: {reasonText(reason)}</span>}
+              </>
+            ),
+          },
+          { name: "Opened", cell: ({ opened }) => opened && "Yes" },
+          { name: "Clicked", cell: ({ clicked }) => clicked && "Yes" },
           { name: "Updated", cell: (row) => <When at={row.updated_at} /> },
         ]}
         empty={status || activity ? "No recipients match these filters." : "It has no recipients."}

@@ -19,6 +19,8 @@ interface Timed {
   send_zone: string | null;
 }
 
+const cityOf = (zone: string) => zone.split("/").at(-1)?.replaceAll("_", " ");
+
 /** "Tomorrow, Sunday 29 November 2026 at 09:00, Berlin (in 10 hours)". */
 export function startText(at: string, zone: string): string {
   const text = (options: Intl.DateTimeFormatOptions, instant = Date.parse(at)) =>
@@ -29,8 +31,7 @@ export function startText(at: string, zone: string): string {
   const day = text({ weekday: "long", day: "numeric", month: "long", year: "numeric" });
   const [unit, ms] = UNITS.find(([, ms, least]) => Math.abs(aheadMs) >= least * ms) ?? UNITS[2];
   const wait = new Intl.RelativeTimeFormat("en").format(Math.round(aheadMs / ms), unit);
-  const city = zone.split("/").at(-1)?.replaceAll("_", " ");
-  return `${near ?? ""}${day} at ${text({ timeStyle: "short" })}, ${city} (${wait})`;
+  return `${near ?? ""}${day} at ${text({ timeStyle: "short" })}, ${cityOf(zone)} (${wait})`;
 }
 
 /** The text of a start, in its zone or the team's. */
@@ -39,6 +40,18 @@ export function useStartText(): (of: Timed) => string {
   return ({ send_at, send_zone }) =>
     send_at ? startText(send_at, send_zone ?? timeZone) : "as soon as it is confirmed";
 }
+
+/** "30 Nov, 10:30, Berlin": where a zone was chosen, or in the reader's own time. */
+export const shortStart = ({ send_at, send_zone }: Timed): string | null =>
+  send_at === null
+    ? null
+    : [
+        new Date(send_at).toLocaleString(undefined, {
+          ...{ day: "numeric", month: "short", hour: "numeric", minute: "2-digit" },
+          timeZone: send_zone ?? undefined,
+        }),
+        ...(send_zone ? [cityOf(send_zone)] : []),
+      ].join(", ");
 
 /** Date and time as inputs have them. */
 const localOf = (instant: Date, timeZone: string) =>

@@ -40,6 +40,11 @@ const reportedIn = (tenant: Tenant, range: LedgerRange, ...kinds: (MailReportKin
 export const bouncedIn = (tenant: Tenant, range: LedgerRange) =>
   reportedIn(tenant, range, "bounce:hard", "bounce:soft");
 
+/** SQL: the person of the row `r` of the ledger did so. For a page of rows: `hasActivity` reads a range at once. */
+export const hasEngaged = (tenant: Tenant, kind: EngagementKind) => sql<boolean>`exists (
+  select from engagements e
+  where e.send_id = r.send_id and e.seq = r.seq and e.kind = ${kind} and ${ofTenant(tenant, "e")})`;
+
 /**
  * SQL: the mail of a row `r` of the ledger is one that the figure of the activity counts; `not_opened`: it was delivered, is tracked
  * and was not opened.

@@ -1,12 +1,12 @@
 import { sql } from "kysely";
 import type { RecipientState } from "../../../db/entities/send.ts";
-import { JsonText, jsonRecord } from "../../../db/json.ts";
+import { type JsonColumns, JsonText, jsonRecord } from "../../../db/json.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../../db/orm.ts";
 import { spellingOf } from "../../address.ts";
 import { ApiError, orNotFound } from "../../errors.ts";
 import { emailFields } from "../../webhooks/records.ts";
 import type { SendResource } from "../resource.ts";
-import { type Activity, hasActivity } from "./activity.ts";
+import { type Activity, hasActivity, hasEngaged } from "./activity.ts";
 
 /** Rows that a page walks at most in search of a state or an activity. A state stands in no index: each mail would have to write it. */
 const MAX_WALKED = 10_000;
@@ -17,7 +17,9 @@ export interface LedgerPage {
   /** Of `clicked`. */
   linkId?: string | undefined;
   /** Of their addresses. The whole send is looked through, since they stand in no index either. */
-  beginning?: string;
+  beginning?: string | undefined;
+  /** Whether each has opened the mail, and clicked in it. */
+  withEngagement?: boolean;
   order: "asc" | "desc";
   limit: number;
   /** Undefined for the first page. */
@@ -34,7 +36,7 @@ export async function pageRecipients(
   em: EntityManager,
   tenant: Tenant,
   resource: SendResource,
-  { state, activity, linkId, beginning, order, limit, after }: LedgerPage,
+  { state, activity, linkId, beginning, withEngagement, order, limit, after }: LedgerPage,
 ): Promise<{ records: JsonText<unknown>[]; next: number | undefined }> {
   const { rows: found } = await sql<{ sendId: string | null; recipients: number; ledger: string }>`
     select s.id as "sendId", s.recipients, s.ledger_state as ledger
@@ -50,10 +52,12 @@ export async function pageRecipients(
   const walked = beginning === undefined ? MAX_WALKED : recipients;
   const [first, last] = isRising ? [begin + 1, begin + walked] : [begin - walked, begin - 1];
   const ledgerRows = { resourceId: resource.id, sendId, first, last };
-  const record = jsonRecord("email", {
+  const fields: JsonColumns<string> = {
     ...emailFields("r", { sendId, resource }, sql.ref("r.state")),
     smtp_code: sql`substring(r.reason from ':([0-9]{3})')::int`,
-  });
+    ...(withEngagement ? { opened: hasEngaged(tenant, "opened"), clicked: hasEngaged(tenant, "clicked") } : {}),
+  };
+  const record = jsonRecord("email", fields);
   const { rows } = await sql<{ seq: number; record: string }>`
     select r.seq, ${record} as record from send_recipients r
     where r.send_id = ${sendId} and r.seq between ${first} and ${last} ${state ? sql`and r.state = ${state}` : sql``}
