@@ -45,7 +45,7 @@ export const sendDueInvites = (deps: Deps): Promise<number> =>
       subject: "You have been added to a team on Mailkeel",
       text: [
         `You were added to the team "${plainName(teamName, "a sender")}" with the role ${role}.`,
-        `Sign in with this address, ${email}: request a link at ${consoleUrl(deps.env.PUBLIC_URL)}`,
+        `Sign in with this address, ${email}: ${consoleUrl(deps.env.PUBLIC_URL)}`,
         "If you did not expect this email, you can ignore it.",
       ].join("\n\n"),
     }),

@@ -7,6 +7,7 @@ import { endTracing, inStatementSpan, openTracing } from "../config/tracing.ts";
 import type { MikroORM } from "../db/orm.ts";
 import type { TokenVerifier } from "../domain/access/authenticate.ts";
 import { openTokenVerifier, type TokenRules } from "../domain/access/oauth.ts";
+import { openProvider, type SignInProvider } from "../domain/access/oidc.ts";
 import { RequestLimits } from "../domain/access/request-limit.ts";
 import { type IsThrowaway, readThrowawayDomains } from "../domain/forms/throwaway.ts";
 import { type AdmittedDatabase, openAdmitted } from "../domain/secrets/admission.ts";
@@ -52,6 +53,8 @@ export interface Deps {
   unreadableEvents: ApiMetrics["unreadableEvents"];
   requestEnded: ApiMetrics["requestEnded"];
   verifyToken: TokenVerifier;
+  /** Of the sign-in to the console; undefined where the settings name none. */
+  provider: SignInProvider | undefined;
 }
 
 /** The OAuth tokens that the settings allow; undefined without an issuer. */
@@ -112,6 +115,7 @@ export async function openDeps(env: Env): Promise<Deps> {
     metrics: registry,
     ...metrics,
     verifyToken: openTokenVerifier(tokenRulesOf(env)),
+    provider: openProvider(env),
   };
 }
 

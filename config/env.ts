@@ -157,6 +157,23 @@ export const settings = z.object({
     .string()
     .regex(/^[\x21-\x7e]{1,255}$/, "must be printable ASCII characters without spaces")
     .optional(),
+  /**
+   * OpenID Connect provider by which members sign in to the console, as its discovery document spells it; with the next two, or
+   * none. https where PUBLIC_URL is.
+   */
+  OIDC_ISSUER: url("https:", "http:").optional(),
+  /** Id of the client at the provider. */
+  OIDC_CLIENT_ID: word.optional(),
+  /** Its secret. */
+  OIDC_CLIENT_SECRET: word.optional(),
+  /** Name of the provider, behind "Continue with" on the sign-in page. */
+  OIDC_NAME: z.string().max(40, "must have at most 40 characters").default("single sign-on"),
+  /** Team that a person who is new to it joins by the provider; with OIDC_ROLE_CLAIM, or neither: then members alone sign in. */
+  OIDC_TEAM_ID: word.optional(),
+  /** Claim, a text or a list, that holds ADMIN, EDITOR or VIEWER: the role in which that person joins. */
+  OIDC_ROLE_CLAIM: word.optional(),
+  /** Whether members get links to sign in by mail, on or off; off needs OIDC_ISSUER. */
+  SIGN_IN_LINKS: z.enum(["on", "off"], "must be on or off").default("on"),
   /** Temporal's frontend, host:port; TLS and API keys by Temporal's own `TEMPORAL_*` variables. */
   TEMPORAL_ADDRESS: z.string().refine(isHostAndPort, "must be host:port, with a port from 1 to 65535"),
   /** Temporal namespace. */
@@ -331,12 +348,14 @@ export const settings = z.object({
 
 /**
  * Settings that work together only. With half a version a worker would run unversioned, although its operator asked for a
- * version; with half an issuer the API would refuse its tokens; with a key alone the intake would offer no STARTTLS; with a part
- * of a bucket no image could be stored.
+ * version; with half an issuer the API would refuse its tokens, and no member could sign in by it; with a key alone the intake
+ * would offer no STARTTLS; with a part of a bucket no image could be stored.
  */
 const TOGETHER = [
   ["WORKER_DEPLOYMENT_NAME", "WORKER_BUILD_ID"],
   ["OAUTH_ISSUER", "OAUTH_JWKS_URL"],
+  ["OIDC_ISSUER", "OIDC_CLIENT_ID", "OIDC_CLIENT_SECRET"],
+  ["OIDC_TEAM_ID", "OIDC_ROLE_CLAIM"],
   ["INTAKE_TLS_KEY_FILE", "INTAKE_TLS_CERTIFICATE_FILE"],
   ["IMAGES_S3_URL", "IMAGES_S3_REGION", "IMAGES_S3_KEY_ID", "IMAGES_S3_SECRET_KEY"],
 ] as const;
@@ -350,6 +369,13 @@ const consistent = settings.superRefine((given, context) => {
   if (given.IMAGES_DIRECTORY !== undefined && given.IMAGES_S3_URL !== undefined) {
     context.addIssue({ code: "custom", path: ["IMAGES_DIRECTORY"], message: "must be empty beside IMAGES_S3_URL" });
   }
+  const { OIDC_ISSUER: issuer, OIDC_TEAM_ID, SIGN_IN_LINKS, PUBLIC_URL } = given;
+  const refuse = (name: string, message: string) => context.addIssue({ code: "custom", path: [name], message });
+  if (issuer === undefined && OIDC_TEAM_ID !== undefined) refuse("OIDC_TEAM_ID", "needs OIDC_ISSUER");
+  if (issuer === undefined && SIGN_IN_LINKS === "off")
+    refuse("SIGN_IN_LINKS", "must be on without OIDC_ISSUER: else members could not sign in");
+  if (issuer?.startsWith("http:") && PUBLIC_URL.startsWith("https:"))
+    refuse("OIDC_ISSUER", "must begin with https://, as PUBLIC_URL does");
   // Any client could write X-Forwarded-For: it is read on the connections of load balancers alone.
   if (given.PROXY_HOPS > 0 && given.PROXY_ADDRESSES.length === 0) {
     context.addIssue({ code: "custom", path: ["PROXY_ADDRESSES"], message: "is missing" });

@@ -1,10 +1,13 @@
 import type { Request, Response } from "express";
 import { SESSION_DAYS } from "../../domain/access/sessions.ts";
 
-const DAY_MS = 86_400_000;
+/** How long a sign-in at the provider may take. */
+export const OIDC_MINUTES = 10;
+const MINUTE_MS = 60_000;
 
-/** Cookies of the console: that of the session, and that of the browser which asked for a link. */
-export type ConsoleCookie = "session" | "sign_in";
+/** How long the cookies are kept: that of the session, of the browser which asked for a link, and of a sign-in at the provider. */
+const MINUTES = { session: SESSION_DAYS * 1_440, sign_in: SESSION_DAYS * 1_440, oidc: OIDC_MINUTES };
+export type ConsoleCookie = keyof typeof MINUTES;
 
 /** Behind https the name says that no other host has set it (`__Host-`). */
 const nameOf = (cookie: ConsoleCookie, isSecure: boolean): string => `${isSecure ? "__Host-" : ""}mailkeel_${cookie}`;
@@ -20,5 +23,5 @@ export function setCookie(res: Response, cookie: ConsoleCookie, value: string | 
   const options = { httpOnly: true, sameSite: "lax", path: "/", secure: isSecure } as const;
   const name = nameOf(cookie, isSecure);
   if (value === undefined) res.clearCookie(name, options);
-  else res.cookie(name, value, { ...options, maxAge: SESSION_DAYS * DAY_MS });
+  else res.cookie(name, value, { ...options, maxAge: MINUTES[cookie] * MINUTE_MS });
 }

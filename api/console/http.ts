@@ -2,6 +2,7 @@ import { createExpressMiddleware } from "@trpc/server/adapters/express";
 import { type Request, type RequestHandler, type Response, Router } from "express";
 import { z } from "zod";
 import { ENVIRONMENTS } from "../../db/entities/shared.ts";
+import type { EntityManager } from "../../db/orm.ts";
 import { claimFor } from "../../db/pool.ts";
 import { transaction } from "../../db/transaction.ts";
 import { isUnawaited } from "../../db/unreachable.ts";
@@ -28,6 +29,7 @@ import { localsOf, MAX_BODY_BYTES, mayBeLarge, readBody } from "../rest/http.ts"
 import { parseItem } from "../rest/input.ts";
 import { readCookie, setCookie } from "./cookies.ts";
 import { imageUpload } from "./images/upload.ts";
+import { providerSignIn } from "./oidc.ts";
 import { consolePages } from "./pages.ts";
 import { mailPreview } from "./preview.ts";
 import { consoleRouter } from "./router.ts";
@@ -38,11 +40,14 @@ const JSON_HEADERS = { "Content-Type": "application/json; charset=utf-8", "Cache
 /** A session as its pages get it. */
 export type Session = Awaited<ReturnType<typeof readSession>>;
 
-/** Requests for a link that are answered in a minute. */
-const LINKS_PER_NETWORK = 20;
+/** The provider's name, and whether there are links by mail, for the sign-in page. */
+export type SignInWays = { provider: string | null; by_link: boolean };
+
+/** Requests for a link, or for the provider, that are answered in a minute. */
+const SIGN_INS_PER_NETWORK = 20;
 /** The largest `int` of Postgres. */
 const UNLIMITED = 2_147_483_647;
-const TOO_MANY_LINKS = "Too many links were asked for; wait a minute, then ask again.";
+const TOO_MANY = "Too many links were asked for; wait a minute, then ask again.";
 
 const signInBody = z.strictObject({ email: address });
 const sessionBody = z.strictObject({ link: z.string().max(200) });
@@ -61,7 +66,7 @@ function ownOrigin(publicUrl: string): RequestHandler {
 
 /** The console: its pages, sign-in, and the procedures that they call. */
 export function consoleHandler(deps: Deps): Router {
-  const { env, orm, vault, limits } = deps;
+  const { env, orm, vault, limits, provider } = deps;
   const isSecure = env.PUBLIC_URL.startsWith("https:");
   const connected = async () => {
     const em = orm.em.fork();
@@ -97,18 +102,26 @@ export function consoleHandler(deps: Deps): Router {
     return { token: readCookie(req, "session", isSecure), teamId, environment };
   };
 
+  /** @param other counts where no network is known: any limit would let anyone lock out others */
+  const limitSignIns = (em: EntityManager, res: Response, other = "") => {
+    const network = localsOf(res).clientAddress;
+    const limit = network === null ? UNLIMITED : SIGN_INS_PER_NETWORK;
+    return limits.limitRequests(em, `sign-in/${network ?? other}`, limit, TOO_MANY);
+  };
+
+  const ways = { provider: provider ? env.OIDC_NAME : null, by_link: env.SIGN_IN_LINKS === "on" };
+  router.get("/sign-in/ways", (_req, res) => void res.json(ways satisfies SignInWays));
+  if (provider) router.use("/sign-in/oidc", providerSignIn(deps, provider, { isSecure, connected, limitSignIns }));
   router.post(
     "/sign-in",
     own(async (req, res) => {
+      if (!ways.by_link) throw new ApiError("not_found", "There are no links by email here; reload this page.");
       const email = lookupAddress(parseItem(signInBody, await readBody(req), []).email);
       const em = await connected();
-      const network = localsOf(res).clientAddress;
       const browser = readCookie(req, "sign_in", isSecure) ?? newCookieToken();
-      // Where no network is known, any limit would let anyone lock out others.
-      const limit = network === null ? UNLIMITED : LINKS_PER_NETWORK;
       // Counted in the same transaction: the commit takes the same time for an unknown address.
       await transaction(em, async (tx) => {
-        await limits.limitRequests(tx, `sign-in/${network ?? vault.hash("session", email)}`, limit, TOO_MANY_LINKS);
+        await limitSignIns(tx, res, vault.hash("session", email));
         await requestLink(tx, vault, email, browser);
       });
       setCookie(res, "sign_in", browser, isSecure);

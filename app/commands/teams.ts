@@ -1,5 +1,6 @@
 import { Member, PLANS, ROLES, Team, TRACKING_MODES } from "../../db/entities/team.ts";
 import { transaction } from "../../db/transaction.ts";
+import { unbindAddress } from "../../domain/access/identities.ts";
 import { makeLink, signInUrl } from "../../domain/access/sessions.ts";
 import { addMember, changeMember, changeTeam, createTeam } from "../../domain/teams/teams.ts";
 import { argument, type Commands, command, LIMIT, OF_TEAM, option, required } from "../command.ts";
@@ -122,6 +123,15 @@ export const commands: Commands = {
     async ({ orm, vault, env }, { member }) => {
       const url = signInUrl(vault, env.PUBLIC_URL, await makeLink(orm.em.fork(), member));
       return { text: url, data: { member: { id: member, url } } };
+    },
+  ),
+
+  "member:unbind": command(
+    "let another account of the OpenID Connect provider sign in with an address",
+    { email: required("<address>", "the address of the last account", address) },
+    async ({ orm }, { email }) => {
+      await unbindAddress(orm.em.fork(), email);
+      return { text: `${email} is bound to no account`, data: { unbound: { email } } };
     },
   ),
 

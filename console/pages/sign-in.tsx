@@ -1,6 +1,9 @@
+import { useSuspenseQuery } from "@tanstack/react-query";
 import { Link, Navigate, useLocation } from "@tanstack/react-router";
 import { useState } from "react";
-import { refusalOf, request } from "../api.ts";
+import type { SignInWays } from "../../api/console/http.ts";
+import type { ShownProblem } from "../../api/console/oidc.ts";
+import { HttpRefusal, refusalOf, request } from "../api.ts";
 import { Form } from "../parts/form.tsx";
 import { Brand, Loading, Problem } from "../parts/page.tsx";
 import { ROLES, useSession } from "../session.tsx";
@@ -8,20 +11,53 @@ import { ROLES, useSession } from "../session.tsx";
 /** The page to return to. The link of the mail opens a tab of its own. */
 const PAGE = "mailkeel-page";
 
-/** Asks for a link, or uses the one in the URL: at a press, because programs that scan mails open links too. */
+/** Why a sign-in at the provider was refused, and the way on. */
+const PROBLEMS: Readonly<Record<ShownProblem, string>> = {
+  expired: "This sign-in was used, took more than 10 minutes, or began in another browser or tab. Sign in again.",
+  refused: "The sign-in was cancelled, or its answer could not be verified. Sign in again.",
+  unverified: "Your account has no verified email address. Verify one there, then sign in again.",
+  unknown: "No team has a member with the address of your account. Ask an admin of your team to add it.",
+  bound:
+    "Your account had another address when you first signed in, or another account had this one. Ask your operator to unbind it.",
+  unavailable: "Signing in does not work at the moment. Try again in a minute; if it fails again, tell your operator.",
+  limited: "Too many sign-ins came from your network. Wait a minute, then sign in again.",
+};
+
+/** Offers the ways to sign in, or uses the link in the URL: at a press, because programs that scan mails open links too. */
 export function SignIn() {
   const link = useLocation({ select: ({ hash }) => hash });
   return (
     <main className="alone">
       <Brand />
       <h1>Sign in</h1>
-      {link === "" ? <AskForLink /> : <UseLink link={link} />}
+      {link === "" ? <Ways /> : <UseLink link={link} />}
     </main>
   );
 }
 
-function AskForLink() {
+function Ways() {
   const page = useLocation({ select: ({ state }) => state.page });
+  const search = useLocation({ select: ({ search }) => search as { problem?: string } });
+  const queryFn = () => request<SignInWays>("GET", "/sign-in/ways");
+  const { data } = useSuspenseQuery({ queryKey: ["ways to sign in"], queryFn, staleTime: "static" });
+  const message = Object.entries(PROBLEMS).find(([code]) => code === search.problem)?.[1];
+  return (
+    <>
+      {message && <Problem error={new HttpRefusal({ message })} />}
+      {page && <p>You are not signed in, or your session has ended. Sign in to return to your page.</p>}
+      {data.provider && (
+        <p>
+          <a className="button primary" href={`/console/sign-in/oidc?${new URLSearchParams({ page: page ?? "" })}`}>
+            Continue with {data.provider}
+          </a>
+        </p>
+      )}
+      {data.by_link && <AskForLink page={page} />}
+    </>
+  );
+}
+
+function AskForLink({ page }: { page: string | undefined }) {
   const [sentTo, setSentTo] = useState<string>();
   if (sentTo !== undefined) {
     return (
@@ -46,9 +82,7 @@ function AskForLink() {
         else localStorage.removeItem(PAGE);
         setSentTo(email);
       }}
-    >
-      {page && <p>You are not signed in, or your session has ended. Sign in to return to your page.</p>}
-    </Form>
+    />
   );
 }
 

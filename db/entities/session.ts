@@ -34,3 +34,18 @@ export const ConsoleSessionSchema = defineEntity({
     createdAt: instant().defaultRaw("now()"),
   },
 });
+
+/** An account at the provider of sign-ins, by issuer and subject, and the member's address that it signs in with. */
+export const ConsoleIdentitySchema = defineEntity({
+  name: "console_identities",
+  indexes: [{ properties: ["lastUsedAt"] }],
+  uniques: [{ properties: ["issuer", "email"] }],
+  properties: {
+    issuer: code().primary(),
+    subject: text("team").primary(),
+    /** As addresses are compared. */
+    email: text("team"),
+    lastUsedAt: expiring("400 days", instant()),
+    createdAt: instant().defaultRaw("now()"),
+  },
+});

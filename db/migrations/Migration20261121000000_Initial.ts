@@ -91,6 +91,9 @@ create index "revoked_tokens_expires_at_index" on "revoked_tokens" ("expires_at"
 create table "sign_in_links" ("id" text not null, "email" text not null, "browser_hash" text null, "mail_due_at" timestamptz(3) null, "used_at" timestamptz(3) null, "expires_at" timestamptz(3) not null, "created_at" timestamptz(3) not null default now(), primary key ("id"));
 create index "sign_in_links_mail_due_at_index" on "sign_in_links" ("mail_due_at");
 create index "sign_in_links_expires_at_index" on "sign_in_links" ("expires_at");
+create table "console_identities" ("issuer" text not null, "subject" text not null, "email" text not null, "last_used_at" timestamptz(3) not null, "created_at" timestamptz(3) not null default now(), primary key ("issuer", "subject"));
+create index "console_identities_last_used_at_index" on "console_identities" ("last_used_at");
+alter table "console_identities" add constraint "console_identities_issuer_email_unique" unique ("issuer", "email");
 create table "console_sessions" ("token_hash" text not null, "email" text not null, "last_used_at" timestamptz(3) not null, "expires_at" timestamptz(3) not null, "created_at" timestamptz(3) not null default now(), primary key ("token_hash"));
 create index "console_sessions_email_index" on "console_sessions" ("email");
 create index "console_sessions_expires_at_index" on "console_sessions" ("expires_at");

@@ -181,8 +181,8 @@ const TEXTS_ABOUT_OTHERS: [Table, readonly string[]][] = [
   ["subscribers", ["first_name", "last_name"]],
 ];
 
-/** Of members, who may be of several teams; kept for a day. */
-const OF_NO_TEAM: ReadonlySet<Table> = new Set(["sign_in_links", "console_sessions"]);
+/** Of members, who may be of several teams, and are named themselves. */
+const OF_NO_TEAM: ReadonlySet<Table> = new Set(["sign_in_links", "console_sessions", "console_identities"]);
 
 /** Records that stay as they are. */
 export async function findMentions({ em, tenant, mentions }: Erasing): Promise<Mention[]> {

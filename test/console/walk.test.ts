@@ -1,17 +1,21 @@
 import assert from "node:assert/strict";
 import type { Locator, Page } from "playwright-core";
+import { appRouter } from "../../api/router.ts";
 import { buildConsole } from "../../console/build.ts";
 import { recordHits } from "../../domain/tracking/record.ts";
 import { accept, makeLedger } from "../analytics/ledger.ts";
 import { settleAll } from "../public/tracking.ts";
+import { serveRoutes } from "../support/app.ts";
 import { assertAccessible, enter, openBrowser, violationsOf, widthOf } from "../support/browser.ts";
 import { consoleClient, consoleFetch, signIn } from "../support/console.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeMember, makeTeam } from "../support/factories.ts";
 import { testsOf } from "../support/long.ts";
+import { openOidcIssuer } from "../support/oidc-issuer.ts";
 import { needs } from "../support/programs.ts";
 import { caughtMails, mailsTo, makeSender, readMail } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
+import { startTcpProxy } from "../support/tcp-proxy.ts";
 
 const PEOPLE = 1_000;
 /** Of a send by keyboard alone, from the list of newsletters to its confirmation, beside the texts that are typed. */
@@ -309,6 +313,38 @@ describe("The console in a browser", function () {
       await banner.waitFor({ state: "hidden" });
       await page.getByRole("heading", { name: "Anne's letter", level: 1 }).waitFor();
     });
+  });
+
+  it("signs in at a provider by its button where there are no links, returns to the page, and shows a refusal", async () => {
+    const { owner, team } = await makeTeam();
+    const proxy = await startTcpProxy({ host: "127.0.0.1", port: 1 });
+    const publicUrl = `http://127.0.0.1:${proxy.port}`;
+    const issuer = await openOidcIssuer(publicUrl);
+    const changes = { ...issuer.settings, PUBLIC_URL: publicUrl, SIGN_IN_LINKS: "off" as const };
+    const app = await serveRoutes(appRouter, { changes });
+    proxy.redirect({ host: "127.0.0.1", port: Number(new URL(app.origin).port) });
+    issuer.present = "ada";
+    const bring = (isVerified: boolean) => issuer.people.set("ada", { email: owner.email, email_verified: isVerified });
+    try {
+      const work = async (page: Page) => {
+        const button = page.getByRole("link", { name: "Continue with Example ID" });
+        await page.goto(`${publicUrl}/console/${team.id}/live/lists`);
+        bring(false);
+        await button.click();
+        await page.getByRole("alert").getByText("no verified email address").waitFor();
+        assert.equal(await page.getByLabel("Your address").count(), 0);
+        await assertAccessible(page, "the sign-in");
+        await page.goto(`${publicUrl}/console/${team.id}/live/lists`);
+        bring(true);
+        await button.click();
+        await page.getByRole("heading", { name: "Lists", level: 1 }).waitFor();
+      };
+      await inPage({}, work, [publicUrl, issuer.origin]);
+    } finally {
+      await app.close();
+      proxy.close();
+      await issuer.close();
+    }
   });
 
   it("makes one list by several presses after a lost answer, and another one by another name", async () => {

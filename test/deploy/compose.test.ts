@@ -132,7 +132,11 @@ describe("docker-compose.temporal.yml", () => {
     assert.deepEqual(heeding("RETURN_PATH_DOMAIN").sort(), ["dispatch", "intake"]);
     for (const [name] of ours) assert.ok(heeding("SMTP_HELO_NAME").includes(name), name);
     const limits = ["PROXY_ADDRESSES", "PROXY_HOPS", "RATE_LIMIT_PER_MINUTE", "FAILED_AUTHENTICATIONS_PER_MINUTE"];
-    for (const setting of [...limits, "OAUTH_ISSUER", "OAUTH_JWKS_URL", "OAUTH_AUDIENCE"]) {
+    const oidc = ["ISSUER", "CLIENT_ID", "CLIENT_SECRET", "NAME", "TEAM_ID", "ROLE_CLAIM"].map(
+      (name) => `OIDC_${name}`,
+    );
+    const signIn = ["OAUTH_ISSUER", "OAUTH_JWKS_URL", "OAUTH_AUDIENCE", ...oidc, "SIGN_IN_LINKS"];
+    for (const setting of [...limits, ...signIn]) {
       assert.deepEqual(heeding(setting), ["api"], setting);
     }
   });

@@ -61,10 +61,11 @@ const SECRET: Record<string, string> = {
 function environmentOf(pod: Json): Record<string, string> {
   const { args, env, envFrom } = containerOf(pod);
   const [generated] = kustomizations["settings"].configMapGenerator;
-  const temporal = { secretRef: { name: "mailkeel-temporal", optional: true } };
+  const optional = (name: string) => ({ secretRef: { name: `mailkeel-${name}`, optional: true } });
   const common = { configMapRef: { name: generated.name } };
-  const images = { secretRef: { name: "mailkeel-images", optional: true } };
-  const ofOthers = args.includes("maintenance") || args.includes("api/main.ts") ? [temporal, images] : [temporal];
+  const ofOthers = [optional("temporal")];
+  if (args.includes("maintenance") || args.includes("api/main.ts")) ofOthers.push(optional("images"));
+  if (args.includes("api/main.ts")) ofOthers.push(optional("sign-in"));
   assert.deepEqual(envFrom, args.includes("intake") ? [common] : [common, ...ofOthers]);
   const own = env.map(({ name, value, valueFrom }: Json) => {
     if (valueFrom === undefined) return [name, value];

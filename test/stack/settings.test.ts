@@ -32,6 +32,8 @@ const BAD = {
   ...{ TRACKING_NETWORKS_FILE: "networks.json", THROWAWAY_DOMAINS_FILE: "domains.txt" },
   ...{ FAILED_AUTHENTICATIONS_PER_MINUTE: "many", PREVIEW_WAIT_MS: "1", CONFIRM_WAIT_MS: "60001", PLAN_SECONDS: "0" },
   ...{ PUBLIC_URL: "example.com", OAUTH_ISSUER: "issuer.example.com", OAUTH_JWKS_URL: "/jwks.json" },
+  ...{ OIDC_ISSUER: "id.example.com", OIDC_CLIENT_ID: "two words", OIDC_CLIENT_SECRET: "two words" },
+  ...{ OIDC_NAME: "n".repeat(41), OIDC_TEAM_ID: "two words", OIDC_ROLE_CLAIM: "two words", SIGN_IN_LINKS: "no" },
   ...{ OAUTH_AUDIENCE: "two words", TEMPORAL_ADDRESS: "http://127.0.0.1:7233", SIGNING_SECRET: "short" },
   ...{ ENCRYPTION_KEYS: "k1:short", SYSTEM_SMTP_URL: "http://127.0.0.1", SYSTEM_FROM: "x" },
   ...{ WORKER_DEPLOYMENT_NAME: "mail.keel", WORKER_BUILD_ID: "build 1", LOG_LEVEL: "loud" },
@@ -142,11 +144,27 @@ describe("Settings that are wrong", () => {
     );
   });
 
+  it("are a team, or no links, without a provider, and a provider without TLS for a console with it", () => {
+    const provider = {
+      OIDC_ISSUER: "https://id.example.com",
+      OIDC_CLIENT_ID: "mailkeel",
+      OIDC_CLIENT_SECRET: "secret",
+    };
+    const team = { OIDC_TEAM_ID: "team_x", OIDC_ROLE_CLAIM: "role" };
+    assert.match(refusal(readEnv, team), /^ +OIDC_TEAM_ID needs OIDC_ISSUER$/m);
+    assert.match(refusal(readEnv, { SIGN_IN_LINKS: "off" }), /^ +SIGN_IN_LINKS must be on without OIDC_ISSUER/m);
+    assert.equal(refusal(readEnv, { ...provider, ...team, SIGN_IN_LINKS: "off" }), "");
+    const plain = { ...provider, OIDC_ISSUER: "http://id.example.com" };
+    assert.match(refusal(readEnv, plain), /^ +OIDC_ISSUER must begin with https/m);
+    assert.equal(refusal(readEnv, { ...plain, PUBLIC_URL: "http://localhost:3000" }), "");
+  });
+
   it("are half of a pair", () => {
     const issuer = "https://issuer.example.com";
     for (const pair of [
       { WORKER_DEPLOYMENT_NAME: "mailkeel", WORKER_BUILD_ID: "1" },
       { OAUTH_ISSUER: issuer, OAUTH_JWKS_URL: `${issuer}/jwks.json` },
+      { OIDC_ISSUER: issuer, OIDC_CLIENT_ID: "mailkeel", OIDC_CLIENT_SECRET: "secret" },
       { INTAKE_TLS_KEY_FILE: "/etc/mailkeel/key.pem", INTAKE_TLS_CERTIFICATE_FILE: "/etc/mailkeel/certificate.pem" },
     ]) {
       const read: Record<string, unknown> = readEnv({ ...GIVEN, ...pair });
