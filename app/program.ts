@@ -1,7 +1,7 @@
 import { Command, CommanderError, Help, Option } from "commander";
 import type { AppCommand, Commands, Parameter } from "./command.ts";
 import { errorJson, lineOf } from "./output.ts";
-import { type Terminal, withSession } from "./session.ts";
+import { recordCommand, type Session, type Terminal, withSession } from "./session.ts";
 
 type Loads = () => Promise<{ commands: Commands }>;
 
@@ -73,12 +73,12 @@ function declare(program: Command, name: string, declared: AppCommand, run: Run)
       if (kind === "argument") return [key, built.processedArgs[names.indexOf(key)]];
       return [key, given[own] ?? (value === undefined ? false : undefined)];
     });
-    return run(declared, Object.fromEntries(values));
+    return run(declared, Object.fromEntries(values), name);
   });
 }
 
 /** Carries a command out. */
-export type Run = (command: AppCommand, values: object) => Promise<void>;
+export type Run = (command: AppCommand, values: object, name: string) => Promise<void>;
 
 /**
  * Parses arguments and runs the command that they name.
@@ -120,9 +120,14 @@ const isJson = (args: readonly string[]): boolean => args.includes("--json");
 export async function runCommand(args: readonly string[], terminal: Terminal): Promise<number> {
   const { stdout, stderr } = terminal;
   try {
-    await parseCommand(args, terminal, async ({ isAdmitted, ...command }, values) => {
+    await parseCommand(args, terminal, async ({ isAdmitted, ...command }, values, name) => {
       const options = { isJson: isJson(args), isAdmitted };
-      const outcome = await withSession(terminal, (session) => command.run(session, values), options);
+      const work = async (session: Session) => {
+        const outcome = await command.run(session, values);
+        if (outcome) await recordCommand(session, name, values, outcome);
+        return outcome;
+      };
+      const outcome = await withSession(terminal, work, options);
       if (outcome) stdout.write(`${isJson(args) ? JSON.stringify(outcome.data) : outcome.text}\n`);
     });
     return 0;

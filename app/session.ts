@@ -1,8 +1,11 @@
 import type { Readable, Writable } from "node:stream";
+import { sql } from "kysely";
 import type { Environment } from "../db/entities/shared.ts";
 import { type EntityManager, forTenant, kysely, type MikroORM, openDatabase, type Tenant } from "../db/orm.ts";
 import { transaction } from "../db/transaction.ts";
+import { OPERATOR, recordAct } from "../domain/audit/record.ts";
 import { ApiError } from "../domain/errors.ts";
+import { isId } from "../domain/ids.ts";
 import { openAdmitted } from "../domain/secrets/admission.ts";
 import { openVault, type Vault } from "../domain/secrets/crypto.ts";
 import { type AppSettings, readAppSettings } from "./settings.ts";
@@ -28,6 +31,8 @@ export interface Session extends AppSettings {
   isJson: boolean;
   orm: MikroORM;
   vault: Vault;
+  /** Those that the command is about; a change stands in the audit log of each. */
+  tenants: Map<string, Tenant>;
 }
 
 interface SessionOptions {
@@ -51,10 +56,34 @@ export async function withSession<T>(
   const { orm } = database;
   try {
     if ("connect" in database) await database.connect();
-    return await work({ ...settings, terminal, isJson, orm, vault });
+    return await work({ ...settings, terminal, isJson, orm, vault, tenants: new Map() });
   } finally {
     await orm.close(true);
   }
+}
+
+export function noteTenant({ tenants }: Session, { teamId, environment }: Tenant): Tenant {
+  const tenant = { teamId, environment };
+  tenants.set(teamId + environment, tenant);
+  return tenant;
+}
+
+/** Commands that only show. */
+const READS = /:(?:list|show|count|check|withheld|listen)$/;
+
+/** Writes the entries of a command that was carried out: its changes are committed by then. */
+export async function recordCommand(session: Session, act: string, values: object, { data }: Outcome): Promise<void> {
+  if (READS.test(act) || ("confirm" in values && !values.confirm)) return;
+  const em = session.orm.em.fork();
+  const named: string[] = Object.values({ ...values, ...data })
+    .flatMap((each) => [each, Object(each).id])
+    .filter(isId);
+  const objectId = named.find((id) => !id.startsWith("team_")) ?? null;
+  const { rows } = await sql<{ teamId: string }>`select team_id as "teamId" from members where id = ${objectId}
+    union select id from teams where id = any(${named})`.execute(kysely(em));
+  if (session.tenants.size === 0) for (const { teamId } of rows) noteTenant(session, { teamId, environment: "LIVE" });
+  const entry = { ...OPERATOR, act, objectId, count: null, requestId: null };
+  for (const tenant of session.tenants.values()) await recordAct(em, tenant, entry);
 }
 
 type TenantWork<T> = (em: EntityManager, tenant: Tenant) => Promise<T>;
@@ -75,7 +104,11 @@ interface TenantOptions extends TeamOption {
  * The team of `--team`, else the demo team of the running stack.
  * @throws {ApiError} `not_found`
  */
-export async function teamOf({ orm, stack }: Session, { team }: TeamOption): Promise<string> {
+export async function teamOf(session: Session, options: TeamOption): Promise<string> {
+  return (await tenantOf(session, { ...options, environment: "LIVE" })).teamId;
+}
+
+async function findTeam({ orm, stack }: Session, { team }: TeamOption): Promise<string> {
   const teamId = team ?? stack?.team.id;
   if (!teamId) throw new ApiError("validation_failed", "Name the team with --team.");
   const found = await kysely(orm.em.fork())
@@ -93,7 +126,7 @@ export const anyTeamOf = async (session: Session, options: TeamOption): Promise<
 
 /** The tenant of `--team` and `--environment`. */
 export async function tenantOf(session: Session, options: TenantOptions): Promise<Tenant> {
-  return { teamId: await teamOf(session, options), environment: options.environment };
+  return noteTenant(session, { teamId: await findTeam(session, options), environment: options.environment });
 }
 
 /** Runs `work` in a transaction of the tenant that the options name. */
@@ -115,8 +148,8 @@ const OWNED = {
  * The tenant that owns a record: the operator names the record by its id alone.
  * @throws {ApiError} `not_found`
  */
-export async function ownerOf({ orm }: Session, table: keyof typeof OWNED, id: string): Promise<Tenant> {
-  const row = await kysely(orm.em.fork())
+export async function ownerOf(session: Session, table: keyof typeof OWNED, id: string): Promise<Tenant> {
+  const row = await kysely(session.orm.em.fork())
     .selectFrom(table)
     .select(["team_id", "environment"])
     .where("id", "=", id)
@@ -125,7 +158,7 @@ export async function ownerOf({ orm }: Session, table: keyof typeof OWNED, id: s
     const [name, listing] = OWNED[table];
     throw new ApiError("not_found", `There is no ${name} ${id}${listing ? `: see ${listing}` : ""}.`);
   }
-  return { teamId: row.team_id, environment: row.environment };
+  return noteTenant(session, { teamId: row.team_id, environment: row.environment });
 }
 
 /** Runs `work` in a transaction of the tenant that owns a record. */

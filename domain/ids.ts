@@ -32,9 +32,19 @@ export const ID_PREFIX = {
   image: "img",
   form: "form",
   formText: "ftxt",
+  auditEntry: "aud",
 } as const;
 
 export type IdKind = keyof typeof ID_PREFIX;
+
+/** The ids in the fields of an object that are named after ids: a text in another field is none. */
+export const idsIn = (fields: unknown): string[] =>
+  Object.entries<string>(Object(fields)).flatMap(([name, value]) =>
+    /(?:^id|_id|Id)$/.test(name) && isId(value) ? [value] : [],
+  );
+
+/** Whether it has the form of an id. */
+export const isId = (value: unknown): boolean => typeof value === "string" && /^[a-z]+_[0-9a-z]{26}$/.test(value);
 
 /** Longest ID that the API accepts in a path, in characters. */
 export const MAX_ID_LENGTH = 64;

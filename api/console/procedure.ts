@@ -21,6 +21,8 @@ interface Declaration<I extends InputSchema> {
   isPatient?: boolean;
   /** As `RouteMeta.isHeavy`. */
   isHeavy?: boolean;
+  /** As `RouteMeta.audit`. */
+  audit?: NonNullable<RouteMeta["audit"]>;
   /** The answer holds a secret. */
   secret?: boolean;
 }

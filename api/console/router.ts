@@ -3,6 +3,7 @@ import { router } from "../rest/route.ts";
 import { appRouter } from "../router.ts";
 import { accountsRouter } from "./accounts/routes.ts";
 import { audienceRouter } from "./audience/routes.ts";
+import { auditRouter } from "./audit/routes.ts";
 import { contentRouter } from "./content/routes.ts";
 import { formsRouter } from "./forms/routes.ts";
 import { imagesRouter } from "./images/routes.ts";
@@ -22,6 +23,7 @@ const app = router({
   sequences: sequencesRouter,
   accounts: accountsRouter,
   team: teamRouter,
+  audit: auditRouter,
   overview: overviewRouter,
 });
 // `/console/accounts.connect`: answers are remembered, and cursors bound, by a procedure's place in the router.

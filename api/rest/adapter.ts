@@ -3,6 +3,7 @@ import type { Request, RequestHandler, Response } from "express";
 import { JsonText } from "../../db/json.ts";
 import { authenticate } from "../../domain/access/authenticate.ts";
 import { ApiError } from "../../domain/errors.ts";
+import { idsIn } from "../../domain/ids.ts";
 import type { Call, Locals } from "../context.ts";
 import type { Deps } from "../deps.ts";
 import { SECURITY_HEADERS } from "../security-headers.ts";
@@ -36,12 +37,9 @@ export async function callEndpoint(
   });
 }
 
-const LIKE_AN_ID = /^[a-z]+_[0-9a-z]{26}$/;
-
 /** Shows the last ID of a path in the request's line of the log. An address may stand in the place of one. */
 export function noteRecord(locals: Locals, params: Readonly<Record<string, unknown>>): void {
-  const isId = (value: unknown): value is string => typeof value === "string" && LIKE_AN_ID.test(value);
-  const id = Object.values(params).findLast(isId);
+  const id = idsIn(params).at(-1);
   if (id !== undefined) locals.resourceId = id;
 }
 

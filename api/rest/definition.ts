@@ -66,6 +66,8 @@ export interface RouteMeta {
   isPatient?: boolean;
   /** It may take seconds of Postgres, or an answer as long as 2 MiB, so that fewer of them are under way at once. */
   isHeavy?: boolean;
+  /** Entries of the audit log, one for each success unless given: the first of a day for an actor and a record, or none. */
+  audit?: "daily" | "none";
   /** The answer holds a secret: it is remembered encrypted. */
   secret?: boolean;
   /** Makes the payload of a remembered answer from the facts that were remembered in its place; they are the payload unless given. */

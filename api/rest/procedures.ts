@@ -14,6 +14,7 @@ import { ApiError } from "../../domain/errors.ts";
 import { stableJson } from "../../lib/json-object.ts";
 import type { Call, Locals, RequestContext } from "../context.ts";
 import { type Answer, answerOf } from "./answer.ts";
+import { recordWrite } from "./audit.ts";
 import { beforeDeadline } from "./deadline.ts";
 import type { HandlerResult, RouteDefinition, RouteKind } from "./definition.ts";
 import { refusalFacts, thrownBy, toApiError } from "./failures.ts";
@@ -219,6 +220,7 @@ export function procedureFor(definition: RouteDefinition, handler: RouteHandler)
     const isMade = "data" in result && !(result.data instanceof JsonText);
     const shown = isMade ? { ...result, data: definition.output.parse(result.data) } : result;
     const answer = answerOf(ctx, definition, shown);
+    await recordWrite(ctx, definition, input as RawInput, result);
     await remember(ctx, definition, answer, shown);
     return answer;
   };

@@ -131,6 +131,7 @@ export function draftRouter<T extends Broadcast, Shown extends z.ZodType, Whole 
 
   const update = route(`PATCH ${onePath}`, {
     scope: scopes.write,
+    audit: "daily",
     operationId: `update${noun}`,
     summary: "Change a draft",
     description:

@@ -6,7 +6,7 @@ import { readmitAddress } from "../../domain/erasure/erased-addresses.ts";
 import { argument, type Commands, command, flag, OF_TEAM, option } from "../command.ts";
 import { address, oneOf } from "../options.ts";
 import { progressLine } from "../output.ts";
-import { type Session, teamOf } from "../session.ts";
+import { type Session, tenantOf } from "../session.ts";
 
 const PERSON = {
   address: argument("the person's email address, in any spelling", address),
@@ -18,8 +18,8 @@ async function tenantsOf(
   session: Session,
   { environment, ...team }: { team: string | undefined; environment: Environment | undefined },
 ): Promise<Tenant[]> {
-  const teamId = await teamOf(session, team);
-  return (environment ? [environment] : ENVIRONMENTS).map((each) => ({ teamId, environment: each }));
+  const environments = environment ? [environment] : ENVIRONMENTS;
+  return Promise.all(environments.map((each) => tenantOf(session, { ...team, environment: each })));
 }
 
 /** Erases a person's data, and lets a person who comes back enter again. */

@@ -33,7 +33,7 @@ import {
 } from "../command.ts";
 import { listOf, wholeNumber } from "../options.ts";
 import { counted, csvLine, RESTORED, refusedText, table, toJson } from "../output.ts";
-import { anyTeamOf, type Outcome, type Session, uiOf } from "../session.ts";
+import { anyTeamOf, noteTenant, type Outcome, type Session, uiOf } from "../session.ts";
 import { WEEKDAYS } from "../weekdays.ts";
 
 const SEND = { id: argument("a newsletter (nl_…), a campaign (cmp_…) or a send (send_…)") };
@@ -314,6 +314,7 @@ async function giveUpdate(
   const { updateEndedSend, updateWorkflow, withTemporal } = await import("../workflows.ts");
   const em = session.orm.em.fork();
   const found = await findSend(em, id);
+  noteTenant(session, found);
   const workflow = sendWorkflowId(found.sendId);
   const answer = await withTemporal(session, async (temporal) => {
     const given = await updateWorkflow(temporal, workflow, update, input);
@@ -340,6 +341,7 @@ async function settle(session: Session, { id, file }: { id: string; file: string
   const { parseOutcomes, settleUnknown } = await import("../../domain/sends/operators/settle-unknown.ts");
   const em = session.orm.em.fork();
   const found = await findSend(em, id);
+  noteTenant(session, found);
   const csv = file === "-" ? await text(session.terminal.stdin) : await readFile(file, "utf8");
   const settled = await settleUnknown(em, found, parseOutcomes(csv, found.sendId));
   const facts = await readSendFacts(em, found);

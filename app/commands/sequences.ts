@@ -33,8 +33,9 @@ const STATUSES = ["DRAFT", "ACTIVE", "PAUSED", "STOPPED"] as const;
 const SEQUENCE = { id: argument("the sequence (cmp_…)") };
 
 const moving = (description: string, move: (em: EntityManager, id: string) => Promise<Sequence>): AppCommand =>
-  command(description, SEQUENCE, async ({ orm }, { id }) => {
-    const { status, reason } = await move(orm.em.fork(), id);
+  command(description, SEQUENCE, async (session, { id }) => {
+    const { status, reason } = await move(session.orm.em.fork(), id);
+    await ownerOf(session, "campaigns", id);
     return {
       text: `${id} is ${statusText({ status, reason })}`,
       data: { sequence: { id, status, status_reason: reason } },

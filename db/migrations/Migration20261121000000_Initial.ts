@@ -57,6 +57,9 @@ create index "form_texts_form_id_index" on "form_texts" ("form_id");
 create table "forms" ("id" text not null, "team_id" text not null, "environment" text not null, "list_id" text not null, "reference" text not null, "name" text not null, "fields" text[] not null, "text_id" text not null, "thank_you_url" text null, "sites" text[] not null, "is_open" boolean not null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), "updated_by" text null, primary key ("id"));
 create index "forms_team_id_environment_updated_at_id_index" on "forms" ("team_id", "environment", "updated_at", "id");
 create index "forms_team_id_environment_created_at_id_index" on "forms" ("team_id", "environment", "created_at", "id");
+create table "audit_entries" ("id" text not null, "team_id" text not null, "environment" text not null, "way" text not null, "member_id" text null, "credential" text null, "act" text not null, "object_id" text null, "count" int null, "request_id" text null, "created_at" timestamptz(3) not null default now(), primary key ("id"));
+create index "audit_entries_team_id_environment_created_at_id_index" on "audit_entries" ("team_id", "environment", "created_at", "id");
+create index "audit_entries_created_at_index" on "audit_entries" ("created_at");
 create table "images" ("id" text not null, "team_id" text not null, "environment" text not null, "sha256" text not null, "file" text not null, "name" text not null, "bytes" int not null, "width" int not null, "height" int not null, "created_at" timestamptz(3) not null default now(), primary key ("id"));
 create index "images_team_id_environment_id_index" on "images" ("team_id", "environment", "id");
 alter table "images" add constraint "images_team_id_environment_sha256_unique" unique ("team_id", "environment", "sha256");
@@ -222,6 +225,7 @@ alter table "subscriptions" add constraint "subscriptions_subscriber_id_fk" fore
 alter table "dkim_keys" add constraint "dkim_keys_team_id_fk" foreign key ("team_id") references "teams" ("id") on delete cascade;
 alter table "email_accounts" add constraint "email_accounts_team_id_fk" foreign key ("team_id") references "teams" ("id") on delete cascade;
 alter table "newsletters" add constraint "newsletters_team_id_fk" foreign key ("team_id") references "teams" ("id") on delete cascade;
+alter table "audit_entries" add constraint "audit_entries_team_id_fk" foreign key ("team_id") references "teams" ("id") on delete cascade;
 alter table "images" add constraint "images_team_id_fk" foreign key ("team_id") references "teams" ("id") on delete cascade;
 alter table "imports" add constraint "imports_team_id_fk" foreign key ("team_id") references "teams" ("id") on delete cascade;
 alter table "import_parts" add constraint "import_parts_import_id_fk" foreign key ("import_id") references "imports" ("id") on delete cascade;

@@ -27,6 +27,8 @@ export interface AccessKey extends CallerFacts {
   /** The list that each newsletter of the key targets from the start. */
   forListId: string | null;
   requiresApproval: boolean;
+  /** Of the sessions of its member in the console, and of no program. */
+  isOfSessions: boolean;
   dailySendCap: number;
 }
 

@@ -59,6 +59,7 @@ async function requireRoom(em: EntityManager, tenant: Tenant, limits: ImageLimit
 /**
  * Stores an image without its metadata; one of the same content is stored once. The file is written before its row, and a row of
  * `unused_image_files` before it, so that a process that ends in between leaves none behind.
+ * @param onStored is called in the transaction that stores a new one
  * @throws {ApiError} `validation_failed`, `resource_limit_reached`
  */
 export async function addImage(
@@ -67,6 +68,7 @@ export async function addImage(
   tenant: Tenant,
   limits: ImageLimits,
   { name, content }: { name: string; content: Buffer },
+  onStored: (em: EntityManager, id: string) => Promise<void>,
 ): Promise<StoredImage> {
   const { ending, bytes, width, height } = cleanImage(content);
   // In a thread of its own: other requests do not wait.
@@ -102,6 +104,7 @@ export async function addImage(
       .insertInto("images")
       .values({ id, team_id, environment, sha256, file, ...facts })
       .execute();
+    await onStored(tx, id);
     return orNotFound(await find(tx));
   });
 }

@@ -88,6 +88,19 @@ describe("Retention", () => {
       );
     });
 
+    it("keeps entries of the audit log for 400 days", async () => {
+      for (const days of [401, 399]) {
+        const entry = { id: newId("auditEntry"), ...tenant(), way: "COMMAND", act: `kept:${days}` } as const;
+        await db()
+          .insertInto("audit_entries")
+          .values({ ...entry, created_at: daysAgo(days) })
+          .execute();
+      }
+      await prune();
+      const left = await db().selectFrom("audit_entries").select("act").where("team_id", "=", team.team.id).execute();
+      assert.deepEqual(left, [{ act: "kept:399" }]);
+    });
+
     it("adds up the credit entries of settled sends per month: balances and grants stay", async () => {
       const settled = [];
       for (let i = 0; i < 3; i++) {

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
+import { readEntries } from "../../domain/audit/read.ts";
 import { newId } from "../../domain/ids.ts";
 import { readDraft } from "../../domain/sends/drafts/draft.ts";
 import { attachList } from "../../domain/sends/drafts/drafts.ts";
@@ -9,7 +10,7 @@ import { resolvePlan } from "../../domain/sends/plan/plan.ts";
 import { confirmationToken } from "../../domain/sends/plan/token.ts";
 import { live } from "../reports/mails.ts";
 import { api } from "../support/api.ts";
-import { unique, uniqueEmail } from "../support/factories.ts";
+import { tenantOf, unique, uniqueEmail } from "../support/factories.ts";
 import { kindOf } from "../support/kinds.ts";
 import { useSendWorkflows } from "../support/send-workflows.ts";
 import {
@@ -146,6 +147,11 @@ describe(`A confirm of a ${kind.type}`, () => {
     const { rows } = await sql<{ count: number }>`select count(*)::int as count from credit_entries
       where team_id = ${sender.team.id} and kind = 'RESERVE'`.execute(kysely(sender.em));
     assert.equal(rows[0]?.count, 1);
+    const acts = await readEntries(sender.em, tenantOf(sender), {}, { after: "", limit: 100 });
+    assert.deepEqual(
+      acts.filter(({ act }) => act.startsWith("send")).map(({ way, object_id, count }) => [way, object_id, count]),
+      [["API_KEY", idOf(sender), 5]],
+    );
   });
 
   it("refuses a token at its expiry, by the database clock", async () => {

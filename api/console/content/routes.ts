@@ -172,8 +172,9 @@ const presentContent = ({ subject, preheader, blocks, body, updatedAt }: Broadca
   updated_at: updatedAt.toISOString(),
 });
 
+const saved = bodyOf(z.strictObject({ ...one, ...written }));
 const saveBlocks = consoleMutation(
-  { role: "EDITOR", isHeavy: true, ownCommit: true, input: bodyOf(z.strictObject({ ...one, ...written })) },
+  { role: "EDITOR", isHeavy: true, ownCommit: true, audit: "daily", input: saved },
   async ({ ctx, input: { body } }) => {
     const { type, id, ...content } = body;
     const { updatedAt } = await saveDocument(ctx.em, ctx.tenant, { type, id }, content, ctx.edit);

@@ -2,6 +2,7 @@ import type { Request, RequestHandler } from "express";
 import { forTenant } from "../../../db/orm.ts";
 import { requireRole } from "../../../domain/access/access.ts";
 import { authenticateSession, type SessionRequest } from "../../../domain/access/sessions.ts";
+import { actorOf, recordAct } from "../../../domain/audit/record.ts";
 import { ApiError } from "../../../domain/errors.ts";
 import { MAX_IMAGE_BYTES } from "../../../domain/images/clean.ts";
 import { addImage, requireSharedStore } from "../../../domain/images/images.ts";
@@ -37,7 +38,11 @@ export function imageUpload(deps: Deps, sessionOf: (req: Request) => SessionRequ
       const content = await pauseDeadline(() => receiveBody(req, { mostBytes: MAX_IMAGE_BYTES }));
       const name = String(new URL(req.url, env.PUBLIC_URL).searchParams.get("name") ?? "").slice(0, MAX_NAME);
       const em = forTenant(orm.em, access.tenant);
-      return addImage(em, images, access.tenant, env, { name: name.replaceAll("\0", ""), content });
+      const { tenant, caller } = access;
+      const act = { ...actorOf(caller), act: "images.upload", count: null, requestId: locals.requestId };
+      return addImage(em, images, tenant, env, { name: name.replaceAll("\0", ""), content }, (tx, objectId) =>
+        recordAct(tx, tenant, { ...act, objectId }),
+      );
     });
     res.json(presentImage(deps, image));
   };

@@ -104,6 +104,7 @@ export const importsRouter = router({
   part: consoleMutation(
     {
       role: "EDITOR",
+      audit: "none",
       input: z.strictObject({
         params: importParams,
         body: z.strictObject({
@@ -128,6 +129,7 @@ export const importsRouter = router({
   check: consoleMutation(
     {
       role: "EDITOR",
+      audit: "none",
       ownCommit: true,
       input: z.strictObject({
         params: importParams,

@@ -181,6 +181,7 @@ export const sequencesRouter = router({
   saveStep: consoleMutation(
     {
       role: "EDITOR",
+      audit: "daily",
       isHeavy: true,
       input: ofSequenceWith(
         z.strictObject({

@@ -4,6 +4,7 @@ import { limitStatements } from "../../../db/statements.ts";
 import { IsolationLevel, transaction } from "../../../db/transaction.ts";
 import { type IdempotencyHandle, lockClaim, writeAnswer } from "../../access/idempotency.ts";
 import { readAccess } from "../../access/key-lookup.ts";
+import { actorOf, recordAct } from "../../audit/record.ts";
 import { lockBalance, moveCredits } from "../../teams/credits.ts";
 import type { Draft } from "../drafts/draft.ts";
 import { planMembers } from "../drafts/members.ts";
@@ -65,6 +66,9 @@ async function arm(em: EntityManager, request: ConfirmRequest): Promise<void> {
   await moveCredits(em, tenant, { kind: "RESERVE", amount: recipients, sendId: previewId, cause: "confirm" });
   const cap = await takeFromCap(em, key, recipients);
   await writeSend(em, request, plan.draft, recipients, cap);
+  const act = resource.type === "newsletter" ? "sendNewsletter" : "sendCampaign";
+  const { requestId } = request.idempotency;
+  await recordAct(em, tenant, { ...actorOf(key), act, objectId: resource.id, count: recipients, requestId });
   // Locked last, so that a revocation never waits for the copy of the recipients: it makes this transaction conflict,
   // and the next try refuses the key.
   await readAccess(em, tenant, request.apiKeyId, scope, { lock: true });

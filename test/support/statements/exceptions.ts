@@ -203,7 +203,10 @@ export const EXCEPTIONS: readonly Exception[] = [
     reason: "Retention deletes what is too old, of all tenants.",
     program: "workers",
     file: /^domain\/retention\/prunings\.ts$/,
-    tables: ["idempotency_records", "draft_versions", "imports", "send_previews", "confirmation_mails", "form_days"],
+    tables: [
+      ...["idempotency_records", "draft_versions", "imports", "send_previews", "confirmation_mails", "form_days"],
+      "audit_entries",
+    ],
     statement: /^delete from (\w+) where ctid = any\(array\( select ctid from \1 where /,
   },
   {
