@@ -39,6 +39,7 @@ export const LAYERS: Readonly<Record<string, readonly string[]>> = {
     "config",
     "console/build.ts",
     "console/check.ts",
+    "console/parts/audit-words.ts",
     "console/parts/chart-time.ts",
     "console/parts/draft/blocks/text.ts",
     "console/parts/draft/content.ts",

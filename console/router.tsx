@@ -73,6 +73,7 @@ const tree = root.addChildren([
     page("/webhooks/$webhookId", () => import("./pages/webhooks.tsx"), "Webhook"),
     page("/keys", () => import("./pages/keys.tsx"), "Page"),
     page("/members", () => import("./pages/members.tsx"), "Page"),
+    page("/audit", () => import("./pages/audit.tsx"), "Page"),
     page("/usage", () => import("./pages/usage.tsx"), "Page"),
     page("/settings", () => import("./pages/settings.tsx"), "Page"),
     page("/brand", () => import("./pages/brand.tsx"), "Page"),

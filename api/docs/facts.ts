@@ -1,5 +1,6 @@
 import { STATUS_CODES } from "node:http";
 import type { Env } from "../../config/env.ts";
+import * as audit from "../../db/entities/audit.ts";
 import { ROLES } from "../../db/entities/team.ts";
 import * as idempotency from "../../domain/access/idempotency.ts";
 import * as keys from "../../domain/access/keys.ts";
@@ -56,7 +57,7 @@ const MODULES = {
   ...{ adapter, deadline, http, input, keyed, list, procedures, requests },
   ...{ address, analytics, campaigns, complaints, confirmations, contacts, fields, idempotency, imports, keys, lists },
   ...{ plans, proofs, rules, signups, suppressions, templates, tokens, unconfirmed, unsubscribes },
-  ...{ attempts, headers, health, replays, retention, rotation, tests, tracking, webhooks },
+  ...{ attempts, audit, headers, health, replays, retention, rotation, tests, tracking, webhooks },
 };
 
 const errors = Object.entries(ERRORS).map(([code, error]) => ({ code, ...error }));

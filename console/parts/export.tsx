@@ -1,6 +1,6 @@
 import { useMutation } from "@tanstack/react-query";
 import { useState } from "react";
-import { useRole, useWorkspace } from "../session.tsx";
+import { type Role, useRole, useWorkspace } from "../session.tsx";
 import { Problem } from "./page.tsx";
 
 /** Lets the browser save texts as a file. */
@@ -18,10 +18,12 @@ interface CsvProps {
   name: string;
   /** Reads a page; the first is behind "". */
   read: (after: string) => Promise<{ data: { csv: string; rows: number; after: string | null } }>;
+  /** The least role that may read it. */
+  least?: Role;
 }
 
-/** A button that saves people as CSV. They are read page by page, also when its page is left. */
-export function SaveCsv({ name, read: readPage }: CsvProps) {
+/** A button that saves a list as CSV. It is read page by page, also when its page is left. */
+export function SaveCsv({ name, read: readPage, least = "EDITOR" }: CsvProps) {
   const [read, setRead] = useState(0);
   const { mutate, isPending, error } = useMutation({
     mutationFn: async () => {
@@ -36,7 +38,7 @@ export function SaveCsv({ name, read: readPage }: CsvProps) {
       saveFile(name, texts);
     },
   });
-  if (!useRole("EDITOR")) return null;
+  if (!useRole(least)) return null;
   return (
     <>
       <button type="button" onClick={() => mutate()} disabled={isPending}>

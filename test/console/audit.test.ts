@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { actOf } from "../../api/rest/audit.ts";
+import { wordsOf } from "../../console/parts/audit-words.ts";
 import { transaction } from "../../db/transaction.ts";
 import type { Caller } from "../../domain/access/access.ts";
 import { type AuditFilter, readEntries } from "../../domain/audit/read.ts";
@@ -59,6 +60,17 @@ const REFUSED = [
 ];
 
 describe("The audit log", () => {
+  it("says each act in words", () => {
+    const said = [...ENDPOINTS, ...PROCEDURES.filter(({ isQuery }) => !isQuery)]
+      .filter(({ meta }) => meta.kind === "write")
+      .map(({ meta }) => wordsOf(actOf(meta)));
+    assert.equal(new Set(said).size, said.length, "two acts in the same words");
+    for (const words of said) assert.match(words, /^([a-z]+ed|sent|set|ran|made)\b.* [a-z]+$|^[a-z]+ed$/);
+    for (const words of ["created newsletter", "rotated webhook secret", "started sequence", "invited member"])
+      assert.ok(said.includes(words), `${words}: ${said.join(", ")}`);
+    assert.equal(wordsOf("team:tracking"), "ran the command team:tracking");
+  });
+
   it("names for each mutation what it writes", () => {
     const mutations = [
       ...ENDPOINTS.filter(({ type }) => type === "mutation").map(({ meta }) => meta),

@@ -37,7 +37,7 @@ const PAGES = [
   "",
   ...["newsletters", "campaigns", "templates", "sequences", "lists", "subscribers", "contacts", "segments", "imports"],
   ...["fields", "suppressions", "accounts", "domains", "providers", "webhooks", "keys", "members", "usage", "settings"],
-  ...["brand", "forms"],
+  ...["brand", "forms", "audit"],
 ];
 
 /** Signs in at the form of the page, by the link of the mail. */
@@ -637,6 +637,10 @@ describe("The console in a browser", function () {
       await page.waitForURL(/campaigns\/cmp_/);
       const chosen = page.getByLabel("Segment", { exact: true }).locator("option:checked");
       assert.equal(await chosen.textContent(), "Anne's friends");
+
+      await open("audit?kind=segment");
+      await page.getByRole("cell", { name: "created segment Anne's friends" }).waitFor();
+      await assertAccessible(page, "audit");
     });
   });
 
