@@ -95,15 +95,17 @@ export async function takeSlotsInOrder(
  */
 export async function moveSlot(em: EntityManager, tenant: Tenant, from: string, to: string): Promise<number> {
   // The order in which `holding` locks addresses, so that two moves do not deadlock.
-  const released = from < to ? await release(em, tenant, from) : undefined;
+  const released = from < to ? await release(em, tenant, [from]) : undefined;
   const { size: held } = await hold(em, tenant, [to]);
-  const slots = held - (released ?? (await release(em, tenant, from)));
+  const slots = held - (released ?? (await release(em, tenant, [from])));
   if (slots !== 0) await count(em, tenant, slots);
   return slots;
 }
 
-export async function freeSlot(em: EntityManager, tenant: Tenant, email: string): Promise<void> {
-  if ((await release(em, tenant, email)) > 0) await count(em, tenant, -1);
+/** @param emails of records that the transaction deletes, each once */
+export async function freeSlots(em: EntityManager, tenant: Tenant, emails: readonly string[]): Promise<void> {
+  const freed = await release(em, tenant, emails);
+  if (freed > 0) await count(em, tenant, -freed);
 }
 
 /** Counts one record more for each address. @returns those that had none, of which each takes a slot */
@@ -115,24 +117,22 @@ async function hold(em: EntityManager, tenant: Tenant, emails: readonly string[]
   return new Set(rows.map(({ email }) => email));
 }
 
-/** Counts one record less for an address. @returns the slots that this frees, 0 or 1 */
-async function release(em: EntityManager, tenant: Tenant, email: string): Promise<number> {
-  const db = kysely(em);
-  // The row's lock comes first: a delete alone would not see a holder that is released at the same time.
-  const left = await db
-    .updateTable("audience_addresses")
-    .set({ holders: sql<number>`holders - 1` })
-    .where(ofTenant(tenant))
-    .where("email", "=", email)
-    .returning("holders")
-    .executeTakeFirst();
-  if (left?.holders !== 0) return 0;
-  await forget(em, tenant, [email]);
-  return 1;
+/** Counts one record less for each address. @returns the slots that this frees */
+async function release(em: EntityManager, tenant: Tenant, emails: readonly string[]): Promise<number> {
+  const isHeld = sql`${ofTenant(tenant)} and email = any(${[...emails]}::text[])`;
+  // The rows' locks come first, as they are taken: a delete alone would not see a holder that is released at the same time.
+  await sql`select from audience_addresses where ${isHeld} order by email collate "C" for update`.execute(kysely(em));
+  const { rows } = await sql<{ email: string; holders: number }>`
+    update audience_addresses set holders = holders - 1 where ${isHeld} returning email, holders`.execute(kysely(em));
+  const free = rows.filter(({ holders }) => holders === 0).map(({ email }) => email);
+  if (free.length > 0) await forget(em, tenant, free);
+  return free.length;
 }
 
 async function forget(em: EntityManager, tenant: Tenant, emails: string[]): Promise<void> {
-  await kysely(em).deleteFrom("audience_addresses").where(ofTenant(tenant)).where("email", "in", emails).execute();
+  await sql`delete from audience_addresses where ${ofTenant(tenant)} and email = any(${emails}::text[])`.execute(
+    kysely(em),
+  );
 }
 
 /**

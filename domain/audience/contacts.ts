@@ -12,7 +12,7 @@ import { keepFromEntering } from "../sequences/enrolments.ts";
 import { emit } from "../webhooks/emit.ts";
 import type { EventObject } from "../webhooks/objects.ts";
 import { contactRecord } from "../webhooks/records.ts";
-import { freeSlot, moveSlot, type TakenSlots } from "./contact-slots.ts";
+import { freeSlots, moveSlot, type TakenSlots } from "./contact-slots.ts";
 import { type Created, defineCreation } from "./creation.ts";
 import { emailStatusOf } from "./email-status.ts";
 import { changedFields, type FieldChanges } from "./field-values.ts";
@@ -105,5 +105,5 @@ export async function deleteContact(em: EntityManager, tenant: Tenant, contactId
   const contact = await lockContact(em, contactId);
   await emit(em, tenant, "contact.deleted", contactRow(contactId));
   await em.remove(contact).flush();
-  await freeSlot(em, tenant, contact.email);
+  await freeSlots(em, tenant, [contact.email]);
 }

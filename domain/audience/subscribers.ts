@@ -10,7 +10,7 @@ import type { Vault } from "../secrets/crypto.ts";
 import { keepFromEntering } from "../sequences/enrolments.ts";
 import { emit } from "../webhooks/emit.ts";
 import { subscriberRecord } from "../webhooks/records.ts";
-import { freeSlot, moveSlot, type TakenSlots } from "./contact-slots.ts";
+import { freeSlots, moveSlot, type TakenSlots } from "./contact-slots.ts";
 import { defineCreation } from "./creation.ts";
 import { pending } from "./initial-status.ts";
 import { endSignUps, keepOptOutsOf, restoreOptOuts, subscriptionRows } from "./opt-outs.ts";
@@ -113,5 +113,5 @@ export async function deleteMember(em: EntityManager, tenant: Tenant, subscriber
   await emit(em, tenant, "subscriber.deleted", subscriberRow(subscriber.id));
   // The foreign key deletes the subscriptions.
   await em.remove(subscriber).flush();
-  await freeSlot(em, tenant, subscriber.email);
+  await freeSlots(em, tenant, [subscriber.email]);
 }

@@ -3,7 +3,7 @@ import { sql } from "kysely";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { queryVisibleBeforeMs } from "../../db/visible-before.ts";
-import { freeSlot } from "../audience/contact-slots.ts";
+import { freeSlots } from "../audience/contact-slots.ts";
 import { suppress } from "../audience/suppressions.ts";
 import { ApiError } from "../errors.ts";
 import { inRange, type LedgerRange } from "../retention/ledgers.ts";
@@ -126,7 +126,7 @@ async function eraseAudience(erasing: Erasing): Promise<void> {
       "deleted",
       sql`delete from confirmation_mails where ${ofTenant(tenant)} and (mailbox = ${email} or email = ${email})`,
     );
-    for (let records = contacts + subscribers; records > 0; records--) await freeSlot(tx, tenant, email);
+    for (let records = contacts + subscribers; records > 0; records--) await freeSlots(tx, tenant, [email]);
   });
 }
 

@@ -3,7 +3,7 @@ import { Readable } from "node:stream";
 import { appRouter } from "../../api/router.ts";
 import { type EntityManager, forTenant, kysely, type MikroORM, type Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
-import { freeSlot, moveSlot, takeSlots } from "../../domain/audience/contact-slots.ts";
+import { freeSlots, moveSlot, takeSlots } from "../../domain/audience/contact-slots.ts";
 import { ApiError } from "../../domain/errors.ts";
 import { importSubscribers } from "../../domain/import/import.ts";
 import { type ApiAnswer, api, codeOf, type Json, tally } from "../support/api.ts";
@@ -106,7 +106,7 @@ describe("Contact slots", () => {
       Promise.all(Array.from({ length: 25 }, (_, i) => create(`third${i}@example.com`))),
       // Of these, five are created as subscribers at the same time.
       Promise.all(Array.from({ length: 10 }, (_, i) => asContact(`third${20 + i}@example.com`))),
-      Promise.all(contacts.slice(0, 5).map((email) => inWide((em) => freeSlot(em, tenant, email)))),
+      Promise.all(contacts.slice(0, 5).map((email) => inWide((em) => freeSlots(em, tenant, [email])))),
       load(["third1@example.com", "fourth1@example.com", "fourth2@example.com"]).then(
         () => "done",
         (error) => error.code,
@@ -139,7 +139,7 @@ describe("Contact slots", () => {
     assert.deepEqual(both, ["201", "done"]);
     assert.equal(await used(), 1);
     assert.deepEqual(await held(), { [email]: 2 });
-    await Promise.all([1, 2].map(() => inWide((em) => freeSlot(em, tenant, email))));
+    await Promise.all([1, 2].map(() => inWide((em) => freeSlots(em, tenant, [email]))));
     assert.equal(await used(), 0);
     assert.deepEqual(await held(), {});
     await Promise.all([1, 2].map(() => asContact(email)));
@@ -167,7 +167,7 @@ describe("Contact slots", () => {
     await setLimits(team, { contactSlots: 3 });
     assert.equal(codeOf(await create(uniqueEmail())), "quota_exceeded");
     assert.equal(await used(), 5);
-    for (const email of emails.slice(0, 3)) await inWide((em) => freeSlot(em, tenant, email));
+    for (const email of emails.slice(0, 3)) await inWide((em) => freeSlots(em, tenant, [email]));
     assert.deepEqual(tally((await Promise.all([create(uniqueEmail()), create(uniqueEmail())])).map(codeOf)), {
       201: 1,
       quota_exceeded: 1,
