@@ -383,7 +383,7 @@ function Choices({ found }: { found: Import }) {
           { name: "Sample", cell: ({ samples }) => samples.map((text) => text || "–").join(" · ") },
           {
             name: "Field",
-            cell: ({ name, at }) => (
+            cell: ({ name, at, field }) => (
               <div className="stack">
                 <Select
                   aria-label={`Field of ${columnLabel(name)}`}
@@ -391,7 +391,7 @@ function Choices({ found }: { found: Import }) {
                   value={now[at]}
                   onChange={(use) => choose(at, use)}
                 />
-                {now[at] === NEW && <NewField column={name} onMade={(field) => choose(at, field)} />}
+                {now[at] === NEW && <NewField values={field} onMade={(made) => choose(at, made)} />}
               </div>
             ),
           },
@@ -428,15 +428,14 @@ function Choices({ found }: { found: Import }) {
   );
 }
 
-/** Makes a custom field in the place where a column needs it. */
-function NewField({ column, onMade }: { column: string; onMade: (name: string) => void }) {
+/** Makes a custom field in the place where a column needs it, with the name and the type of its header and texts. */
+function NewField({ values, onMade }: { values: { name: string; type: string }; onMade: (name: string) => void }) {
   const { createField } = useWorkspace().client.app.audience;
-  const name = column.toLowerCase().replace(/[^a-z0-9]+/g, "_");
   return (
     <Form
       submit="Create field"
       inputs={FIELD_INPUTS}
-      values={{ name }}
+      values={values}
       onSubmit={async ({ name: made = "", type }) => {
         await createField.mutate({ body: { name: made, type: type as "text" } });
         onMade(made);

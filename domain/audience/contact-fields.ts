@@ -6,7 +6,7 @@ import { transaction } from "../../db/transaction.ts";
 import { ApiError } from "../errors.ts";
 import { holdPlace } from "../teams/record-limit.ts";
 import { type ChangedContacts, changeContacts } from "./contact-rows.ts";
-import type { FieldTypes } from "./field-values.ts";
+import { type FieldTypes, fieldProblem, valueOfText } from "./field-values.ts";
 
 export const MAX_FIELDS = 50;
 
@@ -17,6 +17,24 @@ const FIELD_NAME = /^[a-z][a-z0-9_]*$/;
 
 /** Columns that every contact has: an import could not tell a custom field of that name from them. */
 const RESERVED_NAMES: readonly string[] = ["id", "email", "first_name", "last_name", "email_status", "constructor"];
+
+/** From the one that few texts spell. A number with a leading 0 or + is the text of a code or a telephone. */
+const LIKELY_TYPES = ["date", "number", "boolean"] as const;
+
+/** A field for a column of a file, by its header and some of its texts. */
+export function suggestField(header: string, texts: readonly string[]): { name: string; type: ContactFieldType } {
+  const plain = header.normalize("NFKD").replace(/\p{M}/gu, "").toLowerCase().replaceAll("ß", "ss");
+  const name = plain
+    .replace(/[^a-z0-9]+/g, "_")
+    .replace(/^[^a-z]+|_$/g, "")
+    .slice(0, MAX_FIELD_NAME_LENGTH);
+  const given = texts.map((text) => text.trim()).filter((text) => text !== "");
+  const fits = (type: ContactFieldType) =>
+    given.every((text) => fieldProblem(new Map([["", type]]), "", valueOfText(type, text)) === undefined);
+  const isCode = given.some((text) => /^(?:0\d|\+)/.test(text));
+  const type = given.length > 0 && !isCode ? (LIKELY_TYPES.find(fits) ?? "text") : "text";
+  return { name: RESERVED_NAMES.includes(name) ? `${name}_field` : name, type };
+}
 
 const beingDeleted = (name: string) =>
   new ApiError(

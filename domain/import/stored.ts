@@ -8,7 +8,7 @@ import { isoInstant } from "../../db/sql.ts";
 import { transaction } from "../../db/transaction.ts";
 import { toJson } from "../../lib/json-object.ts";
 import { lookupAddress, MAX_ADDRESS_LENGTH } from "../address.ts";
-import { readFields } from "../audience/contact-fields.ts";
+import { readFields, suggestField } from "../audience/contact-fields.ts";
 import { readList } from "../audience/lists.ts";
 import { EditedMeanwhile } from "../edits.ts";
 import { ApiError, notFound, orNotFound } from "../errors.ts";
@@ -46,6 +46,8 @@ const WAITING_FILES: LimitedRecords = {
 export const MAX_COLUMNS = 1_000;
 const MAX_REFUSED = 1_000;
 const SAMPLE_ROWS = 5;
+/** By whose texts the type of a new field is suggested. */
+const TYPED_ROWS = 200;
 const PROGRESS_MS = 1_000;
 /** Of the progress, in per cent. */
 const READING_SHARE = 50;
@@ -201,7 +203,8 @@ function readFile(em: EntityManager, id: string, onRead: (bytes: number) => void
 }
 
 export interface FoundColumns {
-  columns: { name: string; samples: string[]; use: ColumnUse }[];
+  /** `field`: what a new field for the column would be. */
+  columns: { name: string; samples: string[]; use: ColumnUse; field: ReturnType<typeof suggestField> }[];
   /** Further uses of a column, besides `none`, `ignored` and `consent`. */
   uses: string[];
 }
@@ -219,13 +222,13 @@ export async function findColumns(
   );
   const input = readFile(em, id);
   try {
-    const { names, rows } = await readStart(input, SAMPLE_ROWS);
+    const { names, rows } = await readStart(input, TYPED_ROWS);
     const found = findUses(names, { fields, isBlockList: kind === "suppressions" });
-    const columns = names.map((name, at) => ({
-      name,
-      samples: rows.map((row) => row[at] ?? ""),
-      use: found[at] ?? "none",
-    }));
+    const columns = names.map((name, at) => {
+      const texts = rows.map((row) => row[at] ?? "");
+      const samples = texts.slice(0, SAMPLE_ROWS);
+      return { name, samples, use: found[at] ?? "none", field: suggestField(name, texts) };
+    });
     return { columns, uses: kind === "suppressions" ? ["email"] : [...COLUMNS, ...fields.keys()] };
   } catch (error) {
     if (error instanceof ImportError) throw new ApiError("validation_failed", error.message);
