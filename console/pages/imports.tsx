@@ -1,3 +1,4 @@
+import { useMutation } from "@tanstack/react-query";
 import { Link, useNavigate, useParams } from "@tanstack/react-router";
 import { useRef, useState } from "react";
 import { type Client, type DataOf, refusalOf } from "../api.ts";
@@ -7,7 +8,7 @@ import { saveFile } from "../parts/export.tsx";
 import { useFilters } from "../parts/filters.tsx";
 import { Field, Form, Select, type Values } from "../parts/form.tsx";
 import { More } from "../parts/more.tsx";
-import { Facts, PageHead, Part, State, When } from "../parts/page.tsx";
+import { Facts, PageHead, Part, Problem, State, When } from "../parts/page.tsx";
 import { All, Table } from "../parts/table.tsx";
 import { useData, useRole, useWorkspace } from "../session.tsx";
 import { FIELD_INPUTS } from "./fields.tsx";
@@ -230,7 +231,7 @@ export function OneImport() {
           )}
         </section>
       )}
-      {refused.length > 0 && <RefusedLines lines={refused} isWhole={refused.length === report?.refused} />}
+      {refused.length > 0 && <RefusedLines found={found} />}
       {isEditable && (
         <details open={state !== "CHECKED"} key={state}>
           <summary>Columns and options</summary>
@@ -243,18 +244,25 @@ export function OneImport() {
   );
 }
 
-function RefusedLines({ lines, isWhole }: { lines: Import["refused"]; isWhole: boolean }) {
-  // An apostrophe keeps a spreadsheet from running a text as a formula.
-  const cell = (text: string) => `"${text.replaceAll('"', '""').replace(/^[=+\-@]/, "'$&")}"`;
-  const csv = lines.map(({ line, address, reason }) => `${line},${cell(address ?? "")},${cell(reason)}\r\n`);
+function RefusedLines({ found: { id, name, refused: lines, report } }: { found: Import }) {
+  const { client } = useWorkspace();
+  const isWhole = lines.length === report?.refused;
+  const { mutate, isPending, error } = useMutation({
+    mutationFn: async () => {
+      const { csv } = (await client.app.imports.refused.query({ params: { importId: id } })).data;
+      saveFile(`rejected lines of ${name.replace(/\.\w*$/, "")}.csv`, [csv]);
+    },
+  });
   return (
     <section className="stack" aria-label="Rejected lines">
       <div className="head">
         <h2>Rejected lines</h2>
-        <button type="button" onClick={() => saveFile("refused.csv", ["line,address,reason\r\n", ...csv])}>
+        <button type="button" onClick={() => mutate()} disabled={isPending}>
           Download CSV
         </button>
       </div>
+      <p>Correct the lines in the downloaded file, and import that file: the reasons stand in its first column.</p>
+      <Problem error={error} />
       <Table
         caption="The first rejected lines"
         rows={lines.slice(0, REFUSED_SHOWN)}

@@ -6,11 +6,12 @@ import { queryVisibleBeforeMs } from "../../db/visible-before.ts";
 import { freeSlots } from "../audience/contact-slots.ts";
 import { suppress } from "../audience/suppressions.ts";
 import { ApiError } from "../errors.ts";
+import { type RefusedLine, textOf, withoutPerson } from "../import/refused.ts";
 import { inRange, type LedgerRange } from "../retention/ledgers.ts";
 import type { Vault } from "../secrets/crypto.ts";
 import { eraseAnswers, eraseDeliveries, eraseEvents, findMentions, type Mention } from "./erase-texts.ts";
 import { completeErased, recordErased } from "./erased-addresses.ts";
-import { change, type ErasedRows, type Erasing } from "./erasing.ts";
+import { change, type ErasedRows, type Erasing, type Step } from "./erasing.ts";
 import { mentionsOf } from "./mentions.ts";
 
 /*
@@ -166,6 +167,20 @@ async function eraseLedgers(erasing: Erasing): Promise<void> {
   }
 }
 
+/** Outcomes of imports: lines that they refused, and headers of files without one. */
+async function eraseImports({ tenant, mentions, placeholder }: Erasing, { tx, run }: Step): Promise<void> {
+  const { rows } = await sql<{ id: string; outcome: { refused?: RefusedLine[] } }>`
+    select id, outcome from imports where ${ofTenant(tenant)} and strpos(lower(outcome::text), ${mentions.part}) > 0
+    order by id for update`.execute(kysely(tx));
+  for (const { id, outcome } of rows) {
+    const refused = outcome.refused?.map((line) => (mentions.in(textOf(line)) ? withoutPerson(line) : line));
+    const erased = mentions.redact(JSON.stringify({ ...outcome, refused }), placeholder);
+    if (erased === JSON.stringify(outcome)) continue;
+    const statement = sql`update imports set outcome = ${erased}::jsonb where ${ofTenant(tenant)} and id = ${id}`;
+    await run("imports", "blanked", statement);
+  }
+}
+
 async function eraseResponses(erasing: Erasing, isSuppressed: boolean): Promise<void> {
   const { tenant, email, placeholder } = erasing;
   for await (const range of ledgerRanges(erasing)) {
@@ -184,14 +199,7 @@ async function eraseResponses(erasing: Erasing, isSuppressed: boolean): Promise<
       sql`update unsubscribes set email = ${placeholder}, email_spelling = null where ${isOfPerson}`,
     );
     await run("contact_status_checks", "deleted", removeChecks);
-    await run(
-      "imports",
-      "blanked",
-      sql`update imports set outcome = jsonb_set(outcome, '{refused}', (
-          select jsonb_agg(case when line ->> 'address' = ${email} then line || '{"address": null}' else line end)
-          from jsonb_array_elements(outcome -> 'refused') line))
-        where ${ofTenant(tenant)} and outcome -> 'refused' @> ${JSON.stringify([{ address: email }])}::jsonb`,
-    );
+    await eraseImports(erasing, { tx, count, run });
     await run("tracking_consents", "deleted", sql`delete from tracking_consents where ${isOfPerson}`);
     const { numAffectedRows = 0n } = await sql`delete from suppressions where ${isOfPerson}`.execute(kysely(tx));
     count("suppressions", "deleted", isSuppressed ? Number(numAffectedRows) : 0);

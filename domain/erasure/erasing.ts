@@ -22,7 +22,7 @@ export interface Erasing {
   report: Map<Table, ErasedRows>;
 }
 
-interface Step {
+export interface Step {
   tx: EntityManager;
   count(table: Table, action: ErasedRows["action"], rows: number): void;
   run(table: Table, action: ErasedRows["action"], statement: RawBuilder<unknown>): Promise<number>;

@@ -35,6 +35,10 @@ export interface Mentions {
   redact(json: string, placeholder: string): string;
 }
 
+/** The addresses in a text, as addresses are compared. */
+export const addressesIn = (text: string): string[] =>
+  text.split(BETWEEN_ADDRESSES).flatMap((word) => (word.includes("@") ? (normaliseAddress(word) ?? []) : []));
+
 export function mentionsOf(email: string): Mentions {
   const local = email.slice(0, email.lastIndexOf("@"));
   const spellings = [...new Set([email, `${local}@${domainToASCII(addressDomain(email))}`])];
@@ -54,7 +58,7 @@ export function mentionsOf(email: string): Mentions {
     return [plain, percentDecoded(plain)].some((each) => {
       const compared = each.toLowerCase().normalize("NFC");
       if (spellings.some((spelling) => standsIn(compared, spelling))) return true;
-      return compared.split(BETWEEN_ADDRESSES).some((word) => word.includes("@") && normaliseAddress(word) === email);
+      return addressesIn(compared).includes(email);
     });
   };
 

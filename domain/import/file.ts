@@ -15,6 +15,7 @@ import {
   isMaybeAddress,
   isRefusal,
   likelyConsent,
+  REFUSAL_COLUMN,
   readConsent,
   readTracking,
   usualColumn,
@@ -105,6 +106,8 @@ export interface RefusedRow {
   problem: string;
   /** As the column of addresses has it; missing where the row could not be read. */
   address?: string;
+  /** As the file has them; missing where a quote is never closed. */
+  cells?: string[];
 }
 
 interface TextRow {
@@ -131,7 +134,8 @@ export async function* readPeople(
         yield record;
         continue;
       }
-      yield readPerson(header, options, record);
+      const read = readPerson(header, options, record);
+      yield "problem" in read ? { ...read, cells: record.texts } : read;
       for (const at of unnamed) {
         if (isBlank(record.texts[at] ?? "")) continue;
         notes.ignoredColumns.push("");
@@ -238,7 +242,7 @@ async function* readRecords(texts: AsyncGenerator<string>): AsyncGenerator<TextR
     // The record began that many breaks before the line that the parser has read.
     const line = info.lines - record.reduce((sum, field) => sum + countBreaks(field), 0);
     if (raw.includes('"') && !rule.test(raw.replace(/^\n+/, ""))) {
-      yield { line, problem: "a quote stands where none may stand" };
+      yield { line, problem: "a quote stands where none may stand", cells: record };
     } else if (!record.every(isBlank)) yield { line, texts: record };
   }
   if (unclosed) yield unclosed;
@@ -254,7 +258,8 @@ function readHeader(names: string[], options: FileOptions): Header {
       if (found.length > 0) return found;
       throw new ImportError(`The header names no column ${quoted(name)}; it names ${quotedNames(names)}.`);
     });
-  const ignored = [...positions(ignoreColumns), ...usedAs("ignored")];
+  const refusals = options.uses ? [] : [...keys.keys()].filter((at) => keys[at] === columnKey(REFUSAL_COLUMN));
+  const ignored = [...positions(ignoreColumns), ...usedAs("ignored"), ...refusals];
   const status = [...positions(statusColumns), ...usedAs("consent")];
   const known = knownColumns(options);
   const isFree = (i: number) => !ignored.includes(i) && !status.includes(i);
@@ -313,6 +318,10 @@ export function findUses(names: readonly string[], options: FileOptions): Column
   const uses: ColumnUse[] = [];
   for (const name of names) {
     const key = columnKey(name);
+    if (key === columnKey(REFUSAL_COLUMN)) {
+      uses.push("ignored");
+      continue;
+    }
     const found =
       known.find((column) => columnKey(column) === key) ?? known.find((column) => column === usualColumn(key));
     if (found !== undefined && !uses.includes(found) && !usualConsent(key)) uses.push(found);

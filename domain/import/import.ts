@@ -22,7 +22,14 @@ import { enrolConfirmed, noteWritten } from "../sequences/enrolments.ts";
 import { emitWritten, notifyRelayAfterCommit, type WrittenEvents } from "../webhooks/emit.ts";
 import { contactRecord, subscriberRecord, subscriptionRecord } from "../webhooks/records.ts";
 import { EXCLUSIONS } from "./columns.ts";
-import { type ColumnOptions, type FileNotes, type FileOptions, type PersonRow, readPeople } from "./file.ts";
+import {
+  type ColumnOptions,
+  type FileNotes,
+  type FileOptions,
+  type PersonRow,
+  type RefusedRow,
+  readPeople,
+} from "./file.ts";
 
 /*
  * An import reads the whole file into a temporary table before it changes anything, and then writes people in steps. Each step
@@ -83,7 +90,7 @@ const contactsOf = (tenant: Tenant, deleted: readonly string[]): PeopleKind => (
 
 export interface ReadingOptions extends ColumnOptions {
   /** In the file's order; lines with erased addresses come up to 2,000 lines late, or after all others. */
-  onRefused: (line: number, reason: string, address?: string) => void | Promise<void>;
+  onRefused: (line: number, reason: string, row?: Pick<RefusedRow, "address" | "cells">) => void | Promise<void>;
   onProgress?: ((progress: ImportProgress) => void) | undefined;
   /** The text that the people of the file were shown when they answered whether they may be tracked. */
   trackingWords?: string | undefined;
@@ -376,7 +383,7 @@ async function stageFile(
     report.rows++;
     if ("problem" in row) {
       report.refused++;
-      await options.onRefused(row.line, row.problem, row.address);
+      await options.onRefused(row.line, row.problem, row);
     } else batch.push(row);
     if (batch.length === STEP_ROWS) await flush();
   }

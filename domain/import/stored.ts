@@ -6,16 +6,18 @@ import type { Environment } from "../../db/entities/shared.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { isoInstant } from "../../db/sql.ts";
 import { transaction } from "../../db/transaction.ts";
+import { csvLine, originalText, withoutFormula } from "../../lib/csv.ts";
 import { toJson } from "../../lib/json-object.ts";
 import { lookupAddress, MAX_ADDRESS_LENGTH } from "../address.ts";
 import { readFields, suggestField } from "../audience/contact-fields.ts";
 import { readList } from "../audience/lists.ts";
 import { EditedMeanwhile } from "../edits.ts";
+import { addressesIn } from "../erasure/mentions.ts";
 import { ApiError, notFound, orNotFound } from "../errors.ts";
 import { newId } from "../ids.ts";
 import type { Vault } from "../secrets/crypto.ts";
 import { holdPlace, type LimitedRecords } from "../teams/record-limit.ts";
-import { COLUMNS } from "./columns.ts";
+import { COLUMNS, columnKey, REFUSAL_COLUMN } from "./columns.ts";
 import { type ColumnUse, findUses, ImportError, readStart } from "./file.ts";
 import {
   findErased,
@@ -25,6 +27,7 @@ import {
   importSuppressions,
   type ReadingOptions,
 } from "./import.ts";
+import { type RefusedLine, textOf, withoutPerson } from "./refused.ts";
 
 /*
  * Imports of files that the console uploads, part by part, into Postgres. The rules of an import are those of `import.ts`. The
@@ -45,6 +48,8 @@ const WAITING_FILES: LimitedRecords = {
 };
 export const MAX_COLUMNS = 1_000;
 const MAX_REFUSED = 1_000;
+/** Of the cells of refused lines, in characters. */
+const MAX_REFUSED_TEXT = 1_000_000;
 const SAMPLE_ROWS = 5;
 /** By whose texts the type of a new field is suggested. */
 const TYPED_ROWS = 200;
@@ -70,18 +75,13 @@ export interface StoredOptions {
   uses: ColumnUse[];
 }
 
-interface RefusedLine {
-  line: number;
-  /** To look it up by; null without one, and once it is erased. */
-  address: string | null;
-  reason: string;
-}
-
 export interface StoredOutcome {
   /** As `ImportReport` or `SuppressionReport`, in snake case. */
   report?: Record<string, unknown>;
   /** The first of them; the report counts all. */
   refused?: RefusedLine[];
+  /** The header of the file, where lines are refused; null for a cell that named an erased person. */
+  header?: (string | null)[];
   /** Why the import ended, and how many people it has written. */
   failure?: string;
   /** While the import is under way. */
@@ -92,6 +92,23 @@ const inDays = (kept: string) => sql<string>`now() + ${kept}::interval`;
 
 /** Reasons quote cells, and a column may be taken for another. */
 const withoutAddresses = (text: string): string => text.replace(/[^\s"]*@[^\s"]*/g, "…@…");
+
+/** jsonb takes no NUL. */
+const storable = (text: string): string => text.replaceAll("\0", "");
+
+/**
+ * The first refused lines as a file to mend and bring again: the file's columns behind one with the reasons, which no import reads.
+ * Lines of erased people, and those whose cells could not be read, are not in it. @throws {ApiError} `not_found`
+ */
+export async function refusedFile(em: EntityManager, tenant: Tenant, id: string): Promise<string> {
+  const { refused = [], header = [] } = (await readImport(em, tenant, id)).outcome ?? {};
+  // Of a file of refused lines that was brought again.
+  const isKept = (_: unknown, at: number) => columnKey(header[at] ?? "") !== columnKey(REFUSAL_COLUMN);
+  const lineOf = (first: string, cells: (string | null)[]) =>
+    csvLine([first, ...cells.filter(isKept)].map((text) => withoutFormula(originalText(text ?? ""))));
+  const lines = refused.flatMap(({ line, reason, cells }) => (cells ? [lineOf(`Line ${line}: ${reason}`, cells)] : []));
+  return [lineOf(REFUSAL_COLUMN, header), ...lines].join("");
+}
 
 /** Begins an upload. @throws {ApiError} `resource_limit_reached` */
 export async function beginUpload(
@@ -438,14 +455,17 @@ export async function carryOutImport(
   }, PROGRESS_MS);
 
   const refused: RefusedLine[] = [];
+  let left = MAX_REFUSED_TEXT;
   const reading: ReadingOptions = {
     uses: options.uses,
     isDryRun: state === "CHECKING",
     place: known?.place,
-    onRefused: (line, reason, text = "") => {
+    onRefused: (line, reason, row) => {
       if (refused.length >= MAX_REFUSED) return;
-      const address = lookupAddress(text).slice(0, MAX_ADDRESS_LENGTH) || null;
-      refused.push({ line, address, reason: withoutAddresses(reason) });
+      const address = storable(lookupAddress(row?.address ?? "").slice(0, MAX_ADDRESS_LENGTH)) || null;
+      const cells = row?.cells?.map(storable);
+      left -= cells?.join().length ?? 0;
+      refused.push({ line, address, reason: withoutAddresses(reason), cells: left < 0 ? undefined : cells });
     },
     onProgress: ({ phase, done, total }) => {
       stopping.throwIfAborted();
@@ -456,16 +476,13 @@ export async function carryOutImport(
   try {
     const report = toJson(await importFile(em, vault, tenant, input, options, reading));
     const to = state === "CHECKING" ? "CHECKED" : "DONE";
+    const { names: header } = refused.length > 0 ? await readStart(readFile(em, id), 0) : { names: [] };
     await transaction(em, async (tx) => {
       // An erasure waits for this transaction, and then searches what it has written.
-      const erased = await findErased(
-        tx,
-        vault,
-        tenant,
-        refused.map(({ line, address }) => ({ line, email: address ?? "" })),
-      );
-      const kept = refused.map((one) => (erased.has(one.line) ? { ...one, address: null } : one));
-      await setOutcome(tx, tenant, id, { state, to, outcome: { report, refused: kept } });
+      const named = refused.flatMap((one) => addressesIn(textOf(one)).map((email) => ({ line: one.line, email })));
+      const erased = await findErased(tx, vault, tenant, named);
+      const kept = refused.map((one) => (erased.has(one.line) ? withoutPerson(one) : one));
+      await setOutcome(tx, tenant, id, { state, to, outcome: { report, refused: kept, header: header.map(storable) } });
     });
   } catch (error) {
     if (error instanceof ImportError || error instanceof ApiError) await failImport(em, tenant, id, error.message);

@@ -41,7 +41,7 @@ describe("Contact slots", () => {
   const impactOf = ({ body, text }: ApiAnswer): Json => body.meta?.impact ?? assert.fail(text);
   const load = (emails: readonly string[]) =>
     importSubscribers(team.em, team.vault, tenant, Readable.from([`email\n${emails.join("\n")}\n`]), {
-      onRefused: assert.fail,
+      onRefused: (line) => assert.fail(`line ${line}`),
     });
   /** Work in a transaction of a pool as wide as an API process has it. @returns "done", or the code of its refusal */
   const inWide = (work: (em: EntityManager) => Promise<unknown>): Promise<string> =>

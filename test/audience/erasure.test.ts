@@ -246,7 +246,9 @@ describe("The erasure of a person", () => {
     await transaction(team.em, (em) => unsubscribe(em, team.vault, mail, "link"));
     await created("/suppressions", { emails: [person.spelled, "manual@example.com"] });
 
-    const refused = [email, other].map((address, at) => ({ line: at + 2, address, reason: "first_name is too long" }));
+    const refused = [email, other].map((address, at) => ({
+      ...{ line: at + 2, address, reason: "first_name is too long", cells: [address, `asked by <${address}>`] },
+    }));
     await kysely(team.em)
       .insertInto("imports")
       .values({

@@ -14,6 +14,7 @@ import {
   orderImport,
   PART_BYTES,
   readImport,
+  refusedFile,
   type StoredImport,
   storePart,
 } from "../../../domain/import/stored.ts";
@@ -37,7 +38,7 @@ const present = ({ options, outcome, createdAt, updatedAt, expiresAt, ...shown }
   enters_sequences: options?.entersSequences ?? false,
   uses: options?.uses ?? null,
   report: (outcome?.report ?? null) as ImportFigures | null,
-  refused: outcome?.refused ?? [],
+  refused: (outcome?.refused ?? []).map(({ cells: _, ...line }) => line),
   failure: outcome?.failure ?? null,
   created_at: createdAt,
   updated_at: updatedAt,
@@ -155,6 +156,10 @@ export const importsRouter = router({
     await start(ctx, params.importId);
     return show(ctx.em, ctx.tenant, params.importId);
   }),
+  /** The refused lines as CSV. */
+  refused: consoleQuery({ role: "EDITOR", input: ofImport }, async ({ ctx, input }) => ({
+    csv: await refusedFile(ctx.em, ctx.tenant, input.params.importId),
+  })),
   remove: consoleMutation({ role: "EDITOR", input: ofImport }, async ({ ctx, input }) => {
     await deleteImport(ctx.em, ctx.tenant, input.params.importId);
     return {};
