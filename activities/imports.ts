@@ -21,7 +21,7 @@ export function createImportActivities({ orm, vault, log, stopping }: ActivityDe
   /** Of each import in this process. An attempt that finds no place is none. */
   const failures = new Map<string, number>();
   return {
-    /** Checks or imports a file, as the import's state orders. @returns its state at the end */
+    /** Checks, imports or undoes a file, as the import's state orders. @returns its state at the end */
     runImport: ({ importId, teamId, environment }: ImportInput): Promise<{ state: string }> =>
       whileBeating(async () => {
         const { cancellationSignal } = Context.current();

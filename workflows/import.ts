@@ -5,9 +5,9 @@ import type { ImportInput } from "../temporal/starts.ts";
 import { HEARTBEAT_TIMEOUT } from "./heartbeat.ts";
 
 const DETAILS =
-  "Reads an uploaded file: a dry run, or the import. Cancel: the import fails; people who are written stay.";
+  "Carries out a dry run of an uploaded file, its import or its undo. Cancel: that fails; what is done stays.";
 
-/** Carries out a dry run or an import, as its row says. ID: import/{importId}. */
+/** Carries out a dry run, an import or its undo, as its row says. ID: import/{importId}. */
 export async function importWorkflow(input: ImportInput): Promise<{ state: string }> {
   const { runImport } = proxyActivities<ImportActivities>({
     taskQueue: TASK_QUEUES.maintenance,

@@ -18,7 +18,7 @@ import { type Session, tenantOf } from "../session.ts";
 
 const STDIN = "-";
 
-const SUBSCRIBING = ["list", "confirmed"];
+const SUBSCRIBING = ["list", "confirmed", "ask"];
 
 const IMPORT = command(
   "import people from a CSV file with a header row: email, first_name, last_name, and a column such as status that says whether they may be mailed",
@@ -35,6 +35,12 @@ const IMPORT = command(
     },
     list: option("<id>", "subscribe every address of the file to this list"),
     confirmed: flag("the people have consented: confirm them even where the list asks for double opt-in"),
+    ask: {
+      ...flag(
+        "a list with double opt-in asks new people by mail to confirm; without it or --confirmed such a file is refused",
+      ),
+      conflicts: ["confirmed"],
+    },
     enterSequences: flag("let the people enter the sequences of the list, or of the segments that contacts come into"),
     statusColumn: option("<name>", "a column that says whether the person may be mailed; repeatable", collect),
     trackingWords: option(
@@ -65,6 +71,7 @@ interface ImportOptions {
   suppressions: boolean;
   list: string | undefined;
   confirmed: boolean;
+  ask: boolean;
   enterSequences: boolean;
   statusColumn: string[] | undefined;
   ignoreColumn: string[] | undefined;
@@ -78,7 +85,7 @@ async function importFile(
   file: string,
   options: ImportOptions,
 ): Promise<{ report: ImportReport | SuppressionReport; lines: string[] }> {
-  const { contacts, suppressions, list, confirmed, enterSequences: entersSequences, report: reportFile } = options;
+  const { contacts, suppressions, list, confirmed, ask: asks, enterSequences, report: reportFile } = options;
   const input: Readable = file === STDIN ? terminal.stdin : createReadStream(file);
   if (file !== STDIN) await once(input, "open");
   const output: Writable = reportFile === undefined ? terminal.stderr : createWriteStream(reportFile);
@@ -107,9 +114,10 @@ async function importFile(
       const report = await importSuppressions(em, vault, tenant, input, reading);
       return { report, lines: describeBlockList(report) };
     }
+    const writing = { ...reading, entersSequences: enterSequences };
     const report = contacts
-      ? await importContacts(em, vault, tenant, input, { ...reading, entersSequences })
-      : await importSubscribers(em, vault, tenant, input, { ...reading, listId: list, confirmed, entersSequences });
+      ? await importContacts(em, vault, tenant, input, writing)
+      : await importSubscribers(em, vault, tenant, input, { ...writing, listId: list, confirmed, asks });
     return { report, lines: describePeople(report) };
   } catch (error) {
     progress.clear();
@@ -146,7 +154,7 @@ function describePeople(report: ImportReport): string[] {
   if (suppressed > 0) lines.push(`${suppressed} suppressed for what the file says of their consent`);
   if (list) {
     lines.push(
-      `On the list: ${list.added} added, ${list.confirmed} confirmed that were pending, ${list.alreadySubscribed} were there, ` +
+      `On the list: ${list.added} added${list.asked > 0 ? ` (${list.asked} asked by mail to confirm)` : ""}, ${list.confirmed} confirmed that were pending, ${list.alreadySubscribed} were there, ` +
         `${list.newlyOptedOut} opted out by the file, ${list.optedOut} had opted out before`,
     );
   }

@@ -21,10 +21,16 @@ const STATES = {
   RUNNING: ["importing", "accent"],
   DONE: ["imported", "good"],
   FAILED: ["failed", "wrong"],
+  UNDOING: ["undoing", "accent"],
+  UNDONE: ["undone", "good"],
+  UNDO_FAILED: ["partly undone", "wrong"],
 } as const;
 
 const POLL_MS = 2_000;
-const isUnderWay = (state: keyof typeof STATES) => state === "CHECKING" || state === "RUNNING";
+const isUnderWay = (state: keyof typeof STATES) => ["CHECKING", "RUNNING", "UNDOING"].includes(state);
+
+const progressOf = ({ progress, rows: { done, total } }: Pick<Import, "progress" | "rows">) =>
+  `${progress}%: ${done.toLocaleString()} ${total === null ? "rows read" : `of ${total.toLocaleString()}`}`;
 
 /** The files that were uploaded, and a new one. */
 export function Imports() {
@@ -49,9 +55,9 @@ export function Imports() {
           { name: "Imported as", cell: ({ kind }) => kind ?? "not chosen" },
           {
             name: "Status",
-            cell: ({ state, progress }) => (
+            cell: ({ state, ...row }) => (
               <>
-                <State of={STATES} is={state} /> {isUnderWay(state) && `${progress}%`}
+                <State of={STATES} is={state} /> {isUnderWay(state) && progressOf(row)}
               </>
             ),
           },
@@ -172,20 +178,30 @@ export function OneImport() {
   const found = useData(["imports", importId], () => imports.retrieve.query({ params }), {
     poll: ({ state }) => isUnderWay(state) && POLL_MS,
   });
-  const { state, name, progress, failure, report, refused } = found;
+  const { state, name, progress, failure, report, refused, undo, undone } = found;
+  const asked = report?.list?.asked ?? 0;
   const isEditable = state === "UPLOADED" || state === "CHECKED" || state === "FAILED";
   return (
     <>
-      <p>
-        <Link to={`${base}/imports`}>Imports</Link>
-      </p>
       <PageHead title={name}>
-        {state !== "RUNNING" && (
+        {state !== "RUNNING" && state !== "UNDOING" && (
           <More>
+            {undo && (
+              <Act
+                title="Undo import"
+                kind="danger"
+                note={`Deletes the ${undo.people.toLocaleString()} people and removes the ${undo.subscriptions.toLocaleString()} subscriptions that this import made. People who were changed, emailed or unsubscribed since stay, and are counted. Suppressions, and changes to people who were there before, stay too.`}
+                act={() => imports.undo.mutate({ params })}
+              >
+                <p>
+                  Possible until <When at={undo.until} />.
+                </p>
+              </Act>
+            )}
             <Act
               title="Delete this import"
               kind="danger"
-              note="The file and its report are deleted. People it imported stay."
+              note="The file and its report are deleted. People it imported stay, and the import can no longer be undone."
               act={async () => {
                 await imports.remove.mutate({ params });
                 await navigate({ to: `${base}/imports` });
@@ -204,7 +220,7 @@ export function OneImport() {
       </p>
       {isUnderWay(state) && (
         <label>
-          {progress}%, even if you close this tab <progress max={100} value={progress} />
+          {progressOf(found)}, even if you close this tab <progress max={100} value={progress} />
         </label>
       )}
       {failure && (
@@ -212,9 +228,15 @@ export function OneImport() {
           {failure}
         </p>
       )}
+      {undone && (
+        <section className="card stack" aria-label="Undo">
+          <h2>What was undone{state === "UNDONE" ? "" : " so far"}</h2>
+          <Figures of={{ people_deleted: undone.deleted, subscriptions_removed: undone.removed, ...undone.kept }} />
+        </section>
+      )}
       {report && (
         <section className="card stack" aria-label="Report">
-          <h2>{state === "DONE" ? "What the import changed" : "What the import would change"}</h2>
+          <h2>{state.startsWith("CHECK") ? "What the import would change" : "What the import changed"}</h2>
           <Report {...report} />
           {state === "DONE" && found.kind && (
             <p>
@@ -222,7 +244,26 @@ export function OneImport() {
             </p>
           )}
           {state === "CHECKED" && (
-            <Form submit="Import now" onSubmit={() => imports.run.mutate({ params }, { context: { began: found } })}>
+            <Form
+              submit="Import now"
+              onSubmit={({ unconfirmed }) => {
+                const body = unconfirmed ? { unconfirmed: unconfirmed as "ask" } : {};
+                return imports.run.mutate({ params, body }, { context: { began: found } });
+              }}
+            >
+              {asked > 0 && (
+                <Field
+                  label={`${asked.toLocaleString()} people are new on a list with double opt-in`}
+                  name="unconfirmed"
+                  required
+                  choices={{
+                    "": "Choose",
+                    ask: "Ask them by email to confirm",
+                    confirm: "They have agreed already: do not ask them",
+                  }}
+                  hint="Without their agreement, you can also import them without a list: see “Columns and options”."
+                />
+              )}
               <p>
                 Nothing has changed yet. People are imported in batches: if the import fails, those already imported
                 stay, and you import the others from the same file.
@@ -293,20 +334,31 @@ const LABELS: Readonly<Record<string, string>> = {
   suppressed: "Addresses newly suppressed",
   already_suppressed: "Addresses already suppressed",
   added: "Added to the list",
+  asked: "Of these, asked by email to confirm",
   confirmed: "On the list and confirmed by this file",
   already_subscribed: "Already on the list",
   newly_opted_out: "Unsubscribed from the list by the file",
   opted_out: "Unsubscribed before, and left unchanged",
+  people_deleted: "People deleted",
+  subscriptions_removed: "Subscriptions removed",
+  emailed: "Stay: were in a send, or asked to confirm",
+  unsubscribed: "Stay: unsubscribed",
+  changed: "Stay: changed since",
+  on_another_list: "Stay: on another list",
 };
+
+const Figures = ({ of }: { of: Readonly<Record<string, number>> }) => (
+  <Facts
+    className="figures"
+    of={Object.entries(of).map(([name, value]) => [LABELS[name] ?? name.replaceAll("_", " "), value.toLocaleString()])}
+  />
+);
 
 function Report({ notes, list, ...counts }: NonNullable<Import["report"]>) {
   const figures = Object.entries({ ...counts, ...list }).filter(([name, value]) => value > 0 || name === "rows");
   return (
     <>
-      <Facts
-        className="figures"
-        of={figures.map(([name, value]) => [LABELS[name] ?? name.replaceAll("_", " "), value.toLocaleString()])}
-      />
+      <Figures of={Object.fromEntries(figures)} />
       {notes.status_columns.length > 0 && (
         <p>
           Consent is read from {notes.status_columns.join(", ")}: people who opted out, bounced or complained are not

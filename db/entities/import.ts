@@ -1,8 +1,13 @@
 import { defineEntity, p } from "@mikro-orm/postgresql";
-import { code, expiring, holding, instant, tenancy, tenantFilters, text, timestamps } from "./shared.ts";
+import { code, codes, expiring, holding, instant, tenancy, tenantFilters, text, timestamps } from "./shared.ts";
 
-/** CHECKING is a dry run, RUNNING the import. FAILED can be checked again, as one that is CHECKED, and then imports the rest. */
-export type ImportState = "UPLOADING" | "UPLOADED" | "CHECKING" | "CHECKED" | "RUNNING" | "DONE" | "FAILED";
+/**
+ * CHECKING is a dry run, RUNNING the import. FAILED can be checked again, as one that is CHECKED, and then imports the rest.
+ * UNDO_FAILED can be undone again, which takes back the rest.
+ */
+export type ImportState =
+  | ("UPLOADING" | "UPLOADED" | "CHECKING" | "CHECKED" | "RUNNING" | "DONE" | "FAILED")
+  | ("UNDOING" | "UNDONE" | "UNDO_FAILED");
 
 /** A CSV file that a member has uploaded. */
 export const ImportSchema = defineEntity({
@@ -20,12 +25,35 @@ export const ImportSchema = defineEntity({
     state: code().$type<ImportState>(),
     /** As `StoredOptions` of `domain/import/stored.ts`; null until the first check. */
     options: holding("team", p.json<unknown>()).nullable(),
-    /** Of the dry run or the import that is under way, in per cent. */
+    /** Of what is under way, in per cent. */
     progress: p.integer().default(0),
+    /** Rows that were read, written or taken back; the total is null while the file is read. */
+    rowsDone: p.integer().default(0),
+    rowsTotal: p.integer().nullable(),
     /** As `StoredOutcome` there: counts, the place of an import under way, and the first refused lines with their addresses. */
     outcome: holding("searched", p.json<unknown>()).nullable(),
     expiresAt: expiring("0 s", instant()),
+    /** Of an import that has made rows and ended. */
+    undoableUntil: instant().nullable(),
     ...timestamps,
+  },
+});
+
+/** The ids of the rows that a step of an import has made, until an undo has taken them back. */
+export const ImportStepSchema = defineEntity({
+  name: "import_steps",
+  indexes: [{ properties: ["importId"] }, { properties: ["madeAt"] }],
+  properties: {
+    seq: p.bigint().primary().autoincrement(),
+    importId: code(),
+    kind: code(),
+    listId: code().nullable(),
+    /** Subscribers or contacts. */
+    people: codes(),
+    /** Subscribers whose subscriptions to the list were made. */
+    members: codes(),
+    /** As `created_at` and `updated_at` of those rows. Kept for longer than an import can be undone. */
+    madeAt: expiring("9 days", instant().defaultRaw("now()")),
   },
 });
 

@@ -65,10 +65,13 @@ create index "images_team_id_environment_id_index" on "images" ("team_id", "envi
 alter table "images" add constraint "images_team_id_environment_sha256_unique" unique ("team_id", "environment", "sha256");
 create table "unused_image_files" ("file" text not null, "attempts" int not null default 0, "due_at" timestamptz(3) not null default now(), primary key ("file"));
 create index "unused_image_files_due_at_index" on "unused_image_files" ("due_at");
-create table "imports" ("id" text not null, "team_id" text not null, "environment" text not null, "member_id" text not null, "name" text not null, "size" int not null, "state" text not null, "options" jsonb null, "progress" int not null default 0, "outcome" jsonb null, "expires_at" timestamptz(3) not null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));
+create table "imports" ("id" text not null, "team_id" text not null, "environment" text not null, "member_id" text not null, "name" text not null, "size" int not null, "state" text not null, "options" jsonb null, "progress" int not null default 0, "rows_done" int not null default 0, "rows_total" int null, "outcome" jsonb null, "expires_at" timestamptz(3) not null, "undoable_until" timestamptz(3) null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));
 create index "imports_team_id_environment_id_index" on "imports" ("team_id", "environment", "id");
 create index "imports_expires_at_index" on "imports" ("expires_at");
 create table "import_parts" ("import_id" text not null, "n" int not null, "bytes" bytea not null, primary key ("import_id", "n"));
+create table "import_steps" ("seq" bigserial primary key, "import_id" text not null, "kind" text not null, "list_id" text null, "people" text[] not null, "members" text[] not null, "made_at" timestamptz(3) not null default now());
+create index "import_steps_import_id_index" on "import_steps" ("import_id");
+create index "import_steps_made_at_index" on "import_steps" ("made_at");
 create table "link_clicks" ("send_id" text not null, "seq" int not null, "link_id" text not null, "count" int not null, primary key ("send_id", "seq", "link_id"));
 create table "lists" ("id" text not null, "team_id" text not null, "environment" text not null, "name" text not null, "description" text null, "optin" text not null, "has_archive" boolean not null default false, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), "updated_by" text null, primary key ("id"));
 create index "lists_team_id_environment_updated_at_id_index" on "lists" ("team_id", "environment", "updated_at", "id");
@@ -229,6 +232,7 @@ alter table "audit_entries" add constraint "audit_entries_team_id_fk" foreign ke
 alter table "images" add constraint "images_team_id_fk" foreign key ("team_id") references "teams" ("id") on delete cascade;
 alter table "imports" add constraint "imports_team_id_fk" foreign key ("team_id") references "teams" ("id") on delete cascade;
 alter table "import_parts" add constraint "import_parts_import_id_fk" foreign key ("import_id") references "imports" ("id") on delete cascade;
+alter table "import_steps" add constraint "import_steps_import_id_fk" foreign key ("import_id") references "imports" ("id") on delete cascade;
 alter table "report_sources" add constraint "report_sources_team_id_fk" foreign key ("team_id") references "teams" ("id") on delete cascade;
 alter table "templates" add constraint "templates_team_id_fk" foreign key ("team_id") references "teams" ("id") on delete cascade;
 alter table "campaigns" add constraint "campaigns_team_id_fk" foreign key ("team_id") references "teams" ("id") on delete cascade;

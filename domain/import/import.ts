@@ -26,10 +26,12 @@ import {
   type ColumnOptions,
   type FileNotes,
   type FileOptions,
+  ImportError,
   type PersonRow,
   type RefusedRow,
   readPeople,
 } from "./file.ts";
+import type { Made } from "./undo.ts";
 
 /*
  * An import reads the whole file into a temporary table before it changes anything, and then writes people in steps. Each step
@@ -98,8 +100,8 @@ export interface ReadingOptions extends ColumnOptions {
   isDryRun?: boolean | undefined;
   /** Where an import that was cut off continues. */
   place?: ImportPlace | undefined;
-  /** Called with the places behind and before each step, in its transaction. */
-  onStep?: ((em: EntityManager, place: ImportPlace, before: ImportPlace) => Promise<void>) | undefined;
+  /** Called with the places behind and before each step, and the rows that it has made, in its transaction. */
+  onStep?: ((em: EntityManager, place: ImportPlace, before: ImportPlace, made: Made) => Promise<void>) | undefined;
 }
 
 interface PeopleOptions extends ReadingOptions {
@@ -111,6 +113,8 @@ export interface ImportOptions extends PeopleOptions {
   listId?: string | undefined;
   /** CONFIRMED even on a list with double opt-in. */
   confirmed?: boolean | undefined;
+  /** People who come onto a list with double opt-in are asked by mail. Neither this nor `confirmed`: a file that would have some asked is refused. */
+  asks?: boolean | undefined;
 }
 
 export interface ImportProgress {
@@ -133,7 +137,7 @@ interface Counts extends ListReport {
   suppressed: number;
 }
 
-const NO_ONE: ListReport = { added: 0, confirmed: 0, alreadySubscribed: 0, newlyOptedOut: 0, optedOut: 0 };
+const NO_ONE: ListReport = { added: 0, asked: 0, confirmed: 0, alreadySubscribed: 0, newlyOptedOut: 0, optedOut: 0 };
 const START: ImportPlace = { line: 0, people: 0, counts: { created: 0, updated: 0, suppressed: 0, ...NO_ONE } };
 
 interface FileReport {
@@ -155,6 +159,8 @@ export interface ImportReport extends FileReport {
 
 interface ListReport {
   added: number;
+  /** Of those who are added: a mail asks them for their confirmation. */
+  asked: number;
   confirmed: number;
   alreadySubscribed: number;
   newlyOptedOut: number;
@@ -170,16 +176,18 @@ export interface SuppressionReport extends FileReport {
 
 /** What is done with the people of a file. */
 interface FileKind extends FileOptions {
+  /** Before the first step. @throws {ImportError} for a file of which nothing is written */
+  refuse?: (em: EntityManager, steps: AsyncIterable<readonly Person[]>) => Promise<void>;
   /** Counts what `write` would do, in one transaction with the file. */
   compare: (em: EntityManager, people: readonly Person[]) => Promise<Partial<Counts>>;
   /** In a transaction of its own. */
-  write: (em: EntityManager, people: readonly Person[]) => Promise<Partial<Counts>>;
+  write: (em: EntityManager, people: readonly Person[]) => Promise<Partial<Counts & Made>>;
 }
 
 /**
  * Imports subscribers from a CSV file in steps of 2,000 people. A file that is refused changes nothing. One that was cut off is
  * completed by importing it again: those who are written stay as they are. An empty name changes none, and no opt-out is
- * lifted; see `docs/operations/admin.md` for columns of consent.
+ * lifted; see `docs/operations/admin.md` for columns of consent. No person is asked for a confirmation unless the caller says so.
  * @param em in no transaction
  * @throws {ImportError} @throws {ApiError} `not_found` for the list; `quota_exceeded`
  */
@@ -188,31 +196,47 @@ export async function importSubscribers(
   vault: Vault,
   tenant: Tenant,
   input: Readable,
-  { listId, confirmed = false, entersSequences = false, ...options }: ImportOptions,
+  { listId, confirmed = false, asks = false, entersSequences = false, ...options }: ImportOptions,
 ): Promise<ImportReport> {
-  if (listId !== undefined) await readList(em, listId);
+  const found = listId === undefined ? undefined : await readList(em, listId);
+  const countOf = (tx: EntityManager, list: List, people: readonly Person[]) =>
+    countMembers(tx, vault, tenant, list, people, confirmed);
+  const refuseAsking = (asked: number) => {
+    if (asked === 0 || asks) return;
+    const choose = options.uses ? "Check the file again, and choose" : "Say by --ask or --confirmed";
+    throw new ImportError(`${wouldAsk(asked)} ${choose} whether they are asked.`);
+  };
   const isSuppressed = ({ exclusion }: Person) => listId === undefined || exclusion !== OPTED_OUT;
   const { report, counts } = await importPeople(em, vault, tenant, input, options, {
     fields: new Map(),
+    refuse: async (tx, steps) => {
+      if (!found || asks || !asksByMail(tenant, found, confirmed)) return;
+      let asked = 0;
+      for await (const people of steps) asked += (await countOf(tx, found, people)).asked;
+      refuseAsking(asked);
+    },
     compare: async (tx, people) => ({
-      ...(listId !== undefined && (await countMembers(tx, vault, tenant, listId, people, confirmed))),
+      ...(found && (await countOf(tx, found, people))),
       ...(await countPeople(tx, tenant, people, SUBSCRIBERS)),
       suppressed: await countUnsuppressed(tx, tenant, people.filter(isSuppressed)),
     }),
     write: async (tx, people) => {
       const list = listId === undefined ? undefined : await lockListForInserts(tx, listId);
-      const { created, ids } = await writePeople(tx, tenant, people, SUBSCRIBERS);
+      const { created, ids, made } = await writePeople(tx, tenant, people, SUBSCRIBERS);
       // They are written: none can be deleted before the commit, and leave an opt-out that this does not see.
-      const members = list && (await countMembers(tx, vault, tenant, list.id, people, confirmed));
+      const members = list && (await countOf(tx, list, people));
+      // Its setting may have changed since the first step.
+      if (members) refuseAsking(members.asked);
       if (members?.kept) {
         const { rows } = await membersOf(tenant, people).execute(kysely(tx));
         await restoreOptOuts(tx, vault, tenant, rows);
       }
-      const joined = list ? await subscribe(tx, tenant, list, people, confirmed) : [];
-      if (list && entersSequences) await enrolConfirmed(tx, vault, tenant, list.id, joined);
+      const joined = list ? await subscribe(tx, tenant, list, people, confirmed) : { members: [], ids: [] };
+      if (list && entersSequences) await enrolConfirmed(tx, vault, tenant, list.id, joined.ids);
       const suppressed = await suppressByReason(tx, tenant, people.filter(isSuppressed));
       await takeSlots(tx, tenant, created);
-      return { ...members, created: created.length, updated: ids.length - created.length, suppressed };
+      const counted = { created: created.length, updated: ids.length - created.length, suppressed };
+      return { ...members, ...counted, people: made, members: joined.members };
     },
   });
   const { created, updated, suppressed, ...list } = counts;
@@ -240,11 +264,11 @@ export async function importContacts(
     write: async (tx, people) => {
       const types = await lockFieldTypes(tx, tenant);
       const deleted = [...fields].flatMap(([name, type]) => (types.get(name) === type ? [] : [name]));
-      const { created, ids } = await writePeople(tx, tenant, people, contactsOf(tenant, deleted));
+      const { created, ids, made } = await writePeople(tx, tenant, people, contactsOf(tenant, deleted));
       const suppressed = await suppressByReason(tx, tenant, people);
       if (!entersSequences) await noteWritten(tx, vault, tenant, ids);
       await takeSlots(tx, tenant, created);
-      return { created: created.length, updated: ids.length - created.length, suppressed };
+      return { created: created.length, updated: ids.length - created.length, suppressed, people: made };
     },
   });
   return report;
@@ -300,14 +324,15 @@ async function importFile(
   const act = async (tx: EntityManager, step: readonly Person[], before: ImportPlace) => {
     const erased = await findErased(tx, vault, tenant, step);
     const people = step.filter(({ line }) => !erased.has(line));
-    const counted = await (isDryRun ? kind.compare(tx, people) : kind.write(tx, people));
+    const counted: Partial<Counts & Made> = await (isDryRun ? kind.compare(tx, people) : kind.write(tx, people));
     const said = people.flatMap(({ email, tracking }) =>
       tracking === null ? [] : [{ email, status: tracking, words: options.trackingWords }],
     );
     if (!isDryRun) await setConsents(tx, vault, tenant, said, "IMPORT");
     const line = step.at(-1)?.line ?? before.line;
     const place = { line, people: before.people + step.length, counts: sum(before.counts, counted) };
-    if (!isDryRun) await onStep?.(tx, place, before);
+    const made = { people: counted.people ?? [], members: counted.members ?? [] };
+    if (!isDryRun) await onStep?.(tx, place, before, made);
     return { place, erased };
   };
   const work = async (staging: EntityManager) => {
@@ -315,7 +340,8 @@ async function importFile(
     let place = options.place ?? START;
     let people = await dropRepeated(staging);
     if (!kind.isBlockList) await refuseBeyondPlan(staging, tenant, place.line);
-    for (let step = await readStep(staging, place.line); step.length > 0; step = await readStep(staging, place.line)) {
+    if (!isDryRun) await kind.refuse?.(staging, readSteps(staging, place.line));
+    for await (const step of readSteps(staging, place.line)) {
       const before = place;
       const acted = await (isDryRun ? act(staging, step, before) : inStep(em, (tx) => act(tx, step, before)));
       place = acted.place;
@@ -340,7 +366,7 @@ const sum = (counts: Counts, more: Partial<Counts>): Counts => {
 };
 
 /** A transaction that lets go of all its locks, and begins anew, when it has to wait for another one. */
-async function inStep<T>(em: EntityManager, work: (em: EntityManager) => Promise<T>): Promise<T> {
+export async function inStep<T>(em: EntityManager, work: (em: EntityManager) => Promise<T>): Promise<T> {
   const limited = async (tx: EntityManager) => {
     await sql`select set_config('lock_timeout', ${`${LOCK_WAIT_MS}ms`}, true)`.execute(kysely(tx));
     return work(tx);
@@ -419,13 +445,16 @@ async function dropRepeated(em: EntityManager): Promise<number> {
   return rows[0]?.people ?? 0;
 }
 
-/** Those that come next in the file. */
-async function readStep(em: EntityManager, after: number): Promise<Person[]> {
-  const { rows } = await sql<Person>`
-    select line, email, email_spelling as "emailSpelling", first_name as "firstName", last_name as "lastName", fields,
-      exclusion, tracking
-    from import_people where line > ${after} order by line limit ${STEP_ROWS}`.execute(kysely(em));
-  return rows;
+/** Those behind a line, in the file's order. */
+async function* readSteps(em: EntityManager, after: number): AsyncGenerator<Person[]> {
+  for (let line: number | undefined = after; line !== undefined; ) {
+    const { rows } = await sql<Person>`
+      select line, email, email_spelling as "emailSpelling", first_name as "firstName", last_name as "lastName", fields,
+        exclusion, tracking
+      from import_people where line > ${line} order by line limit ${STEP_ROWS}`.execute(kysely(em));
+    line = rows.at(-1)?.line;
+    if (rows.length > 0) yield rows;
+  }
 }
 
 /** Before anyone is written. @throws {ApiError} `quota_exceeded` */
@@ -480,15 +509,15 @@ const isChanged = ({ columns }: PeopleKind) => sql`
   (${sql.join(Object.keys(columns).map((name) => sql.ref(`s.${name}`)))})
     is distinct from (${sql.join(Object.values(columns).map(({ merged }) => merged))})`;
 
-/** @returns the addresses of new rows, and the ids of new and changed ones */
+/** @returns the addresses and ids of new rows, and the ids of new and changed ones */
 async function writePeople(
   em: EntityManager,
   tenant: Tenant,
   people: readonly Person[],
   kind: PeopleKind,
-): Promise<{ created: string[]; ids: string[] }> {
+): Promise<{ created: string[]; made: string[]; ids: string[] }> {
   const { table, idKind, events, record, columns } = kind;
-  const { rows } = await sql<{ created: string[]; ids: string[]; emitted: boolean }>`
+  const { rows } = await sql<{ created: string[]; made: string[]; ids: string[]; emitted: boolean }>`
     with written as (
       insert into ${sql.table(table)} as s
         (id, team_id, environment, email, email_spelling, ${sql.join(Object.keys(columns).map((name) => sql.ref(name)))})
@@ -503,9 +532,10 @@ async function writePeople(
       -- A row that this statement inserted was never locked or changed.
       returning xmax = 0 as created, s.*
     ), ${emitWritten(tenant, events, record)}
-    select array(select email from written where created) as created, array(select id from written) as ids,
+    select array(select email from written where created) as created,
+      array(select id from written where created) as made, array(select id from written) as ids,
       exists (select from emitted) as emitted`.execute(kysely(em));
-  const [{ emitted, ...written } = { created: [], ids: [], emitted: false }] = rows;
+  const [{ emitted, ...written } = { created: [], made: [], ids: [], emitted: false }] = rows;
   if (emitted) notifyRelayAfterCommit(em);
   return written;
 }
@@ -548,25 +578,41 @@ const subscriberId = (tenant: Tenant) =>
 const membersOf = (tenant: Tenant, people: readonly Person[]) => sql<{ id: string; email: string }>`
   select ${subscriberId(tenant)} as id, p.email from unnest(${people.map(({ email }) => email)}::text[]) as p (email)`;
 
+/** Of a subscription that an import makes. */
+const startOf = (tenant: Tenant, list: List, confirmed: boolean) =>
+  confirmed ? CONFIRMED : initialStatus(list.optin, tenant.environment);
+
+const asksByMail = (tenant: Tenant, list: List, confirmed: boolean): boolean =>
+  startOf(tenant, list, confirmed).confirmation_due_at !== null;
+
+export const wouldAsk = (asked: number): string =>
+  `${asked === 1 ? "1 person" : `${asked.toLocaleString("en")} people`} would be asked by email to confirm, because the list has double opt-in.`;
+
 /** What `subscribe` is about to do. @returns also how many opt-outs of the list are kept for these addresses */
 async function countMembers(
   em: EntityManager,
   vault: Vault,
   tenant: Tenant,
-  listId: string,
+  list: List,
   people: readonly Person[],
   confirmed: boolean,
 ): Promise<ListReport & { kept: number }> {
+  const listId = list.id;
+  // No mail asks a person whose address is suppressed.
+  const isAsked = asksByMail(tenant, list, confirmed)
+    ? sql`status is null and (select x.reason from suppressions x where ${ofTenant(tenant, "x")} and x.email = m.email) is null`
+    : sql`false`;
   const joins = sql`exclusion is null and (status is null or status = 'PENDING' and ${confirmed})`;
   const leaves = sql`coalesce(exclusion = ${OPTED_OUT}, false)`;
   const { rows } = await sql<ListReport & { kept: number }>`
     select (count(*) filter (where ${joins} and status is null))::int as added,
+      (count(*) filter (where ${joins} and ${isAsked}))::int as asked,
       (count(*) filter (where ${joins} and status = 'PENDING'))::int as confirmed,
       (count(*) filter (where status <> 'UNSUBSCRIBED' and not ${leaves} and not (${joins})))::int as "alreadySubscribed",
       (count(*) filter (where ${leaves} and status is distinct from 'UNSUBSCRIBED'))::int as "newlyOptedOut",
       (count(*) filter (where status = 'UNSUBSCRIBED'))::int as "optedOut", count(kept)::int as kept
     from (
-      select p.exclusion, p.kept, case when p.kept is not null then 'UNSUBSCRIBED' else (
+      select p.email, p.exclusion, p.kept, case when p.kept is not null then 'UNSUBSCRIBED' else (
         select o.status from subscriptions o
         where ${ofTenant(tenant, "o")} and o.list_id = ${listId} and o.subscriber_id = ${subscriberId(tenant)}) end as status
       from (select g.*, (select k.list_id from list_opt_outs k
@@ -581,15 +627,15 @@ async function countMembers(
   return rows[0] ?? { ...NO_ONE, kept: 0 };
 }
 
-/** @returns the ids of the people whose subscription became CONFIRMED */
+/** @returns the ids of the people whose subscription became CONFIRMED, and of the members who came onto the list */
 async function subscribe(
   em: EntityManager,
   tenant: Tenant,
   list: List,
   people: readonly Person[],
   confirmed: boolean,
-): Promise<string[]> {
-  const start = confirmed ? CONFIRMED : initialStatus(list.optin, tenant.environment);
+): Promise<{ ids: string[]; members: string[] }> {
+  const start = startOf(tenant, list, confirmed);
   const onConflict = confirmed
     ? sql`do update
         set status = 'CONFIRMED', confirmed_at = now(), confirmation_due_at = null, confirmation_withheld = null
@@ -597,7 +643,7 @@ async function subscribe(
     : sql`do nothing`;
   const events = { created: "subscription.created", changed: "subscription.confirmed" } as const;
   const joining = people.filter(({ exclusion }) => exclusion === null);
-  const { rows } = await sql<{ confirmed: string[]; emitted: boolean }>`
+  const { rows } = await sql<{ ids: string[]; members: string[]; emitted: boolean }>`
     with written as (
       insert into subscriptions as x
         (list_id, subscriber_id, team_id, environment, status, confirmed_at, confirmation_due_at)
@@ -608,12 +654,14 @@ async function subscribe(
       returning xmax = 0 as created, list_id, subscriber_id, status, confirmed_at, confirmation_sent_at,
         confirmation_withheld, unsubscribed_at, created_at, updated_at
     ), ${emitWritten(tenant, events, subscriptionRecord)}
-    select array(select subscriber_id from written where status = 'CONFIRMED') as confirmed,
+    select array(select subscriber_id from written where status = 'CONFIRMED') as ids,
+      array(select subscriber_id from written where created) as members,
       exists (select from emitted) as emitted`.execute(kysely(em));
   const leaving = people.filter(({ exclusion }) => exclusion === OPTED_OUT);
   const optOuts = sql`select ${list.id} as list_id, m.id as subscriber_id, now() as unsubscribed_at
     from (${membersOf(tenant, leaving)}) m`;
   if (leaving.length > 0) await insertOptOuts(em, tenant, optOuts);
-  if (rows[0]?.emitted) notifyRelayAfterCommit(em);
-  return rows[0]?.confirmed ?? [];
+  const [{ emitted, ...joined } = { ids: [], members: [], emitted: false }] = rows;
+  if (emitted) notifyRelayAfterCommit(em);
+  return joined;
 }

@@ -25,14 +25,17 @@ import {
   importContacts,
   importSubscribers,
   importSuppressions,
+  inStep,
   type ReadingOptions,
+  wouldAsk,
 } from "./import.ts";
 import { type RefusedLine, textOf, withoutPerson } from "./refused.ts";
+import { countMade, noteMade, type UndoReport, undoStep } from "./undo.ts";
 
 /*
  * Imports of files that the console uploads, part by part, into Postgres. The rules of an import are those of `import.ts`. The
- * state of a row is the command: CHECKING and RUNNING are carried out by a workflow, which the reconciler starts where it is
- * missing.
+ * state of a row is the command: CHECKING, RUNNING and UNDOING are carried out by a workflow, which the reconciler starts where
+ * it is missing.
  */
 
 /** Of every part of a file but its last. As base64 it fits into a request. */
@@ -43,7 +46,7 @@ const MAX_WAITING = 5;
 const WAITING_FILES: LimitedRecords = {
   table: "imports",
   name: "files that wait to be imported",
-  condition: sql`state <> 'DONE'`,
+  condition: sql`state not in ('DONE', 'UNDOING', 'UNDONE', 'UNDO_FAILED')`,
   remedy: "import or delete one of them first",
 };
 export const MAX_COLUMNS = 1_000;
@@ -61,6 +64,8 @@ const READING_SHARE = 50;
 const UPLOADING_KEPT = "1 hour";
 const FILE_KEPT = "1 day";
 const REPORT_KEPT = "30 days";
+/** After its end; a file that failed can be undone for as long as it is kept. */
+const UNDOABLE = "7 days";
 
 export const IMPORT_KINDS = ["subscribers", "contacts", "suppressions"] as const;
 export type ImportKind = (typeof IMPORT_KINDS)[number];
@@ -70,6 +75,7 @@ export interface StoredOptions {
   /** Of subscribers alone. */
   listId?: string | undefined;
   confirmed?: boolean | undefined;
+  asks?: boolean | undefined;
   entersSequences?: boolean | undefined;
   /** One for each column. */
   uses: ColumnUse[];
@@ -82,6 +88,8 @@ export interface StoredOutcome {
   refused?: RefusedLine[];
   /** The header of the file, where lines are refused; null for a cell that named an erased person. */
   header?: (string | null)[];
+  /** What was taken back so far. */
+  undone?: UndoReport;
   /** Why the import ended, and how many people it has written. */
   failure?: string;
   /** While the import is under way. */
@@ -262,6 +270,10 @@ export interface StoredImport {
   state: ImportState;
   options: StoredOptions | null;
   progress: number;
+  /** The total is null while the file is read. */
+  rows: { done: number; total: number | null };
+  /** What an undo would take back; null where none is possible. */
+  undo: { until: string; people: number; subscriptions: number } | null;
   outcome: StoredOutcome | null;
   createdAt: string;
   updatedAt: string;
@@ -273,6 +285,7 @@ const importsOf = (em: EntityManager, tenant: Tenant) =>
     .selectFrom("imports")
     .where(ofTenant(tenant))
     .select(["id", "name", "size", "state", "progress"])
+    .select(sql<StoredImport["rows"]>`json_build_object('done', rows_done, 'total', rows_total)`.as("rows"))
     .select([isoInstant(sql.ref("created_at")).as("createdAt"), isoInstant(sql.ref("expires_at")).as("expiresAt")])
     .select(isoInstant(sql.ref("updated_at")).as("updatedAt"));
 
@@ -280,6 +293,12 @@ const importsOf = (em: EntityManager, tenant: Tenant) =>
 export async function readImport(em: EntityManager, tenant: Tenant, id: string): Promise<StoredImport> {
   const row = await importsOf(em, tenant)
     .select([sql<StoredOptions | null>`options`.as("options"), sql<StoredOutcome | null>`outcome`.as("outcome")])
+    .select(
+      sql<
+        StoredImport["undo"]
+      >`case when ${IS_UNDOABLE} then json_build_object('until', ${isoInstant(sql.ref("undoable_until"))},
+        'people', ${countMade("people")}, 'subscriptions', ${countMade("members")}) end`.as("undo"),
+    )
     .where("id", "=", id)
     .executeTakeFirst();
   return orNotFound(row);
@@ -295,8 +314,10 @@ export const listImports = (em: EntityManager, tenant: Tenant, limit: number) =>
 
 interface Command {
   from: readonly ImportState[];
-  to: "CHECKING" | "RUNNING";
+  to: "CHECKING" | "RUNNING" | "UNDOING";
   options?: StoredOptions;
+  /** Options that are added. */
+  chosen?: Partial<StoredOptions> | undefined;
   /** The `updatedAt` that the import must still have. */
   seen?: string | undefined;
 }
@@ -306,27 +327,42 @@ async function command(
   em: EntityManager,
   tenant: Tenant,
   id: string,
-  { from, to, options, seen }: Command,
+  { from, to, options, chosen = {}, seen }: Command,
 ): Promise<void> {
-  const set = { state: to, progress: 0, expires_at: inDays(FILE_KEPT) };
+  const isUndo = to === "UNDOING";
+  const set = {
+    ...{
+      state: to,
+      progress: 0,
+      rows_done: 0,
+      rows_total: isUndo ? sql<number>`${countMade("people")} + ${countMade("members")}` : null,
+    },
+    expires_at: inDays(isUndo ? REPORT_KEPT : FILE_KEPT),
+    options: sql<string>`options || ${JSON.stringify(chosen)}::jsonb`,
+  };
   const { numUpdatedRows } = await kysely(em)
     .updateTable("imports")
     .set(options ? { ...set, options: JSON.stringify(options), outcome: null } : set)
     .where(ofTenant(tenant))
     .where("id", "=", id)
     .where("state", "in", from)
+    .where(isUndo ? IS_UNDOABLE : sql<boolean>`true`)
     .where(seen === undefined ? sql<boolean>`true` : sql<boolean>`updated_at = ${seen}::timestamptz`)
     .executeTakeFirstOrThrow();
   if (numUpdatedRows > 0n) return;
   const { state, updatedAt } = await readImport(em, tenant, id);
-  if (from.includes(state)) throw new EditedMeanwhile({ by: null, at: updatedAt });
-  if (state === to || (to === "RUNNING" && state === "DONE")) return;
+  if (from.includes(state) && !isUndo) throw new EditedMeanwhile({ by: null, at: updatedAt });
+  if (state === to || state === REACHED[to]) return;
   throw new ApiError("resource_state_invalid", REFUSED[to]);
 }
 
+const UNDOABLE_STATES: ImportState[] = ["DONE", "FAILED", "UNDO_FAILED"];
+const IS_UNDOABLE = sql<boolean>`(state = any(${UNDOABLE_STATES}::text[]) and undoable_until > now())`;
+const REACHED = { CHECKING: "", RUNNING: "DONE", UNDOING: "UNDONE" };
 const REFUSED = {
   CHECKING: "The file is being imported, or was imported already.",
   RUNNING: "Check the file first.",
+  UNDOING: "There is nothing to undo: an import can be undone for seven days after its end.",
 };
 
 /** Orders a dry run. @throws {ApiError} `not_found`, also for the list; `resource_state_invalid` */
@@ -337,10 +373,35 @@ export async function orderCheck(em: EntityManager, tenant: Tenant, id: string, 
 
 /**
  * Orders the import as it was checked. @param seen the `updatedAt` of the report that the member has seen
- * @throws {ApiError} `not_found`, `resource_state_invalid`, also when it was checked again since
+ * @param choice for the people who would be asked by mail to confirm that they come onto the list
+ * @throws {ApiError} `not_found`, `resource_state_invalid`, also when it was checked again since; `validation_failed` without a
+ * choice, when people would be asked by mail
  */
-export const orderImport = (em: EntityManager, tenant: Tenant, id: string, seen?: string): Promise<void> =>
-  command(em, tenant, id, { from: ["CHECKED"], to: "RUNNING", seen });
+export async function orderImport(
+  em: EntityManager,
+  tenant: Tenant,
+  id: string,
+  seen?: string,
+  choice?: "ask" | "confirm",
+): Promise<void> {
+  const { state, outcome } = await readImport(em, tenant, id);
+  const { asked = 0 } = (outcome?.report?.["list"] ?? {}) as { asked?: number };
+  if (state === "CHECKED" && asked > 0 && choice === undefined) {
+    const message = `${wouldAsk(asked)} Choose whether they are asked.`;
+    throw new ApiError("validation_failed", message, { param: "unconfirmed" });
+  }
+  const chosen = choice && (choice === "ask" ? { asks: true } : { confirmed: true });
+  await command(em, tenant, id, { from: ["CHECKED"], to: "RUNNING", seen, chosen });
+}
+
+/**
+ * Orders that the rows which the import made are taken back, in the caller's transaction; a second order changes nothing. A file
+ * that failed is deleted. @throws {ApiError} `not_found`, `resource_state_invalid`
+ */
+export async function orderUndo(em: EntityManager, tenant: Tenant, id: string): Promise<void> {
+  await command(em, tenant, id, { from: UNDOABLE_STATES, to: "UNDOING" });
+  await kysely(em).deleteFrom("import_parts").where("import_id", "=", id).execute();
+}
 
 /** Deletes the file and its report; people who were imported stay. @throws {ApiError} as `orderImport` */
 export async function deleteImport(em: EntityManager, tenant: Tenant, id: string): Promise<void> {
@@ -348,19 +409,21 @@ export async function deleteImport(em: EntityManager, tenant: Tenant, id: string
     .deleteFrom("imports")
     .where(ofTenant(tenant))
     .where("id", "=", id)
-    .where("state", "<>", "RUNNING")
+    .where("state", "not in", ["RUNNING", "UNDOING"])
     .executeTakeFirstOrThrow();
   if (numDeletedRows > 0n) return;
   await readImport(em, tenant, id);
-  throw new ApiError("resource_state_invalid", "The import is under way; it ends by itself.");
+  throw new ApiError("resource_state_invalid", "The import, or its undo, is under way; it ends by itself.");
 }
+
+const UNDER_WAY = ["CHECKING", "RUNNING", "UNDOING"] as const;
 
 /** Carried out by no workflow for a minute, or so it may be. */
 export const readUnfinishedImports = (em: EntityManager) =>
   kysely(em)
     .selectFrom("imports")
     .select(["id", "team_id as teamId", sql<Environment>`environment`.as("environment")])
-    .where("state", "in", ["CHECKING", "RUNNING"])
+    .where("state", "in", UNDER_WAY)
     .where("updated_at", "<", sql<string>`now() - interval '1 minute'`)
     .execute();
 
@@ -372,13 +435,16 @@ async function setOutcome(
   { state, to, outcome }: { state: ImportState; to: ImportState; outcome: StoredOutcome },
 ): Promise<void> {
   const db = kysely(em);
+  const hasFile = to === "CHECKED" || to === "FAILED";
   await db
     .updateTable("imports")
     .set({
       state: to,
       progress: 100,
       outcome: JSON.stringify(outcome),
-      expires_at: inDays(to === "DONE" ? REPORT_KEPT : FILE_KEPT),
+      expires_at: inDays(hasFile ? FILE_KEPT : REPORT_KEPT),
+      undoable_until: sql<string>`case when exists (select from import_steps where import_id = ${id})
+        then ${inDays(hasFile ? FILE_KEPT : UNDOABLE)} end`,
     })
     .where(ofTenant(tenant))
     .where("id", "=", id)
@@ -392,10 +458,15 @@ export const failImport = (em: EntityManager, tenant: Tenant, id: string, failur
   transaction(em, async (tx) => {
     const found = await importsOf(tx, tenant)
       .select(sql<number>`coalesce((outcome #>> '{place,people}')::int, 0)`.as("written"))
+      .select(sql<StoredOutcome | null>`outcome`.as("outcome"))
       .where("id", "=", id)
       .forUpdate()
       .executeTakeFirst();
-    const { state, written = 0 } = found ?? {};
+    const { state, written = 0, outcome } = found ?? {};
+    if (state === "UNDOING") {
+      const failed = `${failure} What is not undone yet stays; undo the import again.`;
+      return setOutcome(tx, tenant, id, { state, to: "UNDO_FAILED", outcome: { ...outcome, failure: failed } });
+    }
     if (state !== "CHECKING" && state !== "RUNNING") return;
     const rest =
       written === 0
@@ -421,8 +492,39 @@ async function keepPlace(em: EntityManager, tenant: Tenant, id: string, place: I
   if (numUpdatedRows === 0n) throw new SupersededError();
 }
 
+/** Takes the import back step by step; of two processes each takes other steps. */
+async function carryOutUndo(em: EntityManager, tenant: Tenant, id: string, stopping: AbortSignal): Promise<void> {
+  const step = async (tx: EntityManager) => {
+    const found = await importsOf(tx, tenant)
+      .select(sql<StoredOutcome | null>`outcome`.as("outcome"))
+      .where("id", "=", id)
+      .where("state", "=", "UNDOING")
+      .forUpdate()
+      .executeTakeFirst();
+    if (!found) return false;
+    const { failure: _, ...outcome } = found.outcome ?? {};
+    const taken = await undoStep(tx, tenant, id, outcome.undone);
+    if (!taken) {
+      await setOutcome(tx, tenant, id, { state: "UNDOING", to: "UNDONE", outcome });
+      return false;
+    }
+    const done = found.rows.done + taken.rows;
+    await kysely(tx)
+      .updateTable("imports")
+      .set({
+        outcome: JSON.stringify({ ...outcome, undone: taken.undone }),
+        ...{ rows_done: done, progress: Math.floor((done / (found.rows.total ?? done)) * 100) },
+      })
+      .where(ofTenant(tenant))
+      .where("id", "=", id)
+      .execute();
+    return true;
+  };
+  while (await inStep(em, step)) stopping.throwIfAborted();
+}
+
 /**
- * Checks or imports the file, as the import's state orders. A repetition continues behind the last step, and one that finds
+ * Checks, imports or undoes the file, as the import's state orders. A repetition continues behind the last step, and one that finds
  * the report does nothing.
  * @param stopping the work is given up, for another process to repeat @returns the state at the end
  */
@@ -436,22 +538,23 @@ export async function carryOutImport(
   const stateNow = async () =>
     (await importsOf(em, tenant).where("id", "=", id).executeTakeFirst())?.state ?? "DELETED";
   const state = await stateNow();
-  if (state !== "CHECKING" && state !== "RUNNING") return state;
+  if (state === "UNDOING") await carryOutUndo(em, tenant, id, stopping);
+  if (state !== "CHECKING" && state !== "RUNNING") return stateNow();
   const { options, size, outcome: known } = await readImport(em, tenant, id);
   if (!options) throw notFound();
 
-  let progress = 0;
+  let now = { progress: 0, rows: { done: 0, total: null } as StoredImport["rows"] };
   const input = readFile(em, id, (read) => {
-    progress = Math.floor((read / size) * READING_SHARE);
+    now = { ...now, progress: Math.floor((read / size) * READING_SHARE) };
   });
   const giveUp = () => void input.destroy(new Error("the worker stops"));
   stopping.addEventListener("abort", giveUp);
-  let written = 0;
+  let written = now;
   const timer = setInterval(() => {
-    if (progress === written) return;
-    written = progress;
+    if (now === written) return;
+    written = now;
     // The next one shows more.
-    void setProgress(em, tenant, id, progress).catch(() => {});
+    void setProgress(em, tenant, id, now).catch(() => {});
   }, PROGRESS_MS);
 
   const refused: RefusedLine[] = [];
@@ -469,9 +572,14 @@ export async function carryOutImport(
     },
     onProgress: ({ phase, done, total }) => {
       stopping.throwIfAborted();
-      if (phase === "writing" && total) progress = READING_SHARE + Math.floor((done / total) * (100 - READING_SHARE));
+      now = { ...now, rows: { done, total: total ?? null } };
+      if (phase === "writing" && total)
+        now.progress = READING_SHARE + Math.floor((done / total) * (100 - READING_SHARE));
     },
-    onStep: (tx, place, before) => keepPlace(tx, tenant, id, place, before),
+    onStep: async (tx, place, before, made) => {
+      await keepPlace(tx, tenant, id, place, before);
+      await noteMade(tx, id, options, made);
+    },
   };
   try {
     const report = toJson(await importFile(em, vault, tenant, input, options, reading));
@@ -500,21 +608,26 @@ const importFile = (
   vault: Vault,
   tenant: Tenant,
   input: Readable,
-  { kind, listId, confirmed, entersSequences }: StoredOptions,
+  { kind, listId, confirmed, asks, entersSequences }: StoredOptions,
   reading: ReadingOptions,
 ) => {
   if (kind === "suppressions") return importSuppressions(em, vault, tenant, input, reading);
   const options = { ...reading, entersSequences };
   return kind === "contacts"
     ? importContacts(em, vault, tenant, input, options)
-    : importSubscribers(em, vault, tenant, input, { ...options, listId, confirmed });
+    : importSubscribers(em, vault, tenant, input, { ...options, listId, confirmed, asks });
 };
 
-const setProgress = (em: EntityManager, tenant: Tenant, id: string, progress: number) =>
+const setProgress = (
+  em: EntityManager,
+  tenant: Tenant,
+  id: string,
+  { progress, rows }: Pick<StoredImport, "progress" | "rows">,
+) =>
   kysely(em.fork())
     .updateTable("imports")
     // A repetition reads the file once more.
-    .set({ progress: sql<number>`greatest(progress, ${progress})` })
+    .set({ progress: sql<number>`greatest(progress, ${progress})`, rows_done: rows.done, rows_total: rows.total })
     .where(ofTenant(tenant))
     .where("id", "=", id)
     .where("state", "in", ["CHECKING", "RUNNING"])

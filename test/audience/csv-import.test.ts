@@ -213,11 +213,25 @@ describe("CSV import", () => {
     const list = await makeList("SINGLE");
     const csv = "email,first_name\na@example.com,A\nb@example.com,B\na@example.com,A2\n";
     const first = await load(csv, { listId: list });
-    assert.deepEqual(first.list, { added: 2, confirmed: 0, alreadySubscribed: 0, newlyOptedOut: 0, optedOut: 0 });
+    assert.deepEqual(first.list, {
+      added: 2,
+      asked: 0,
+      confirmed: 0,
+      alreadySubscribed: 0,
+      newlyOptedOut: 0,
+      optedOut: 0,
+    });
     const before = await snapshotTables(team.em, team.team.id);
     const again = await load(csv, { listId: list });
     assert.deepEqual([again.created, again.updated, again.unchanged], [0, 0, 2]);
-    assert.deepEqual(again.list, { added: 0, confirmed: 0, alreadySubscribed: 2, newlyOptedOut: 0, optedOut: 0 });
+    assert.deepEqual(again.list, {
+      added: 0,
+      asked: 0,
+      confirmed: 0,
+      alreadySubscribed: 2,
+      newlyOptedOut: 0,
+      optedOut: 0,
+    });
     assert.deepEqual(await snapshotTables(team.em, team.team.id), before);
   });
 
@@ -234,10 +248,19 @@ describe("CSV import", () => {
   it("starts DOUBLE subscriptions PENDING unless consent is stated, and confirms them once it is", async () => {
     const list = await makeList("DOUBLE");
     const csv = "email\na@example.com\n";
-    await load(csv, { listId: list });
+    await assert.rejects(load(csv, { listId: list }), /^ImportError: 1 person would be asked by email to confirm/);
+    assert.deepEqual(await statuses(list), []);
+    assert.equal((await load(csv, { listId: list, asks: true })).list?.asked, 1);
     assert.deepEqual(await statuses(list), [["a@example.com", "PENDING"]]);
     const stated = await load(`${csv}b@example.com\n`, { listId: list, confirmed: true });
-    assert.deepEqual(stated.list, { added: 1, confirmed: 1, alreadySubscribed: 0, newlyOptedOut: 0, optedOut: 0 });
+    assert.deepEqual(stated.list, {
+      added: 1,
+      asked: 0,
+      confirmed: 1,
+      alreadySubscribed: 0,
+      newlyOptedOut: 0,
+      optedOut: 0,
+    });
     assert.deepEqual(await statuses(list), [
       ["a@example.com", "CONFIRMED"],
       ["b@example.com", "CONFIRMED"],
@@ -277,7 +300,7 @@ describe("CSV import", () => {
       ].join("\n"),
       { listId: list, confirmed: true },
     );
-    assert.deepEqual(counts, { added: 1, confirmed: 0, alreadySubscribed: 0, newlyOptedOut: 2, optedOut: 0 });
+    assert.deepEqual(counts, { added: 1, asked: 0, confirmed: 0, alreadySubscribed: 0, newlyOptedOut: 2, optedOut: 0 });
     assert.deepEqual(await statuses(list), [
       ["in@example.com", "CONFIRMED"],
       ["new@example.com", "UNSUBSCRIBED"],
@@ -381,7 +404,7 @@ describe("CSV import", () => {
     await load("email\na@example.com\n", { listId: list });
     await team.em.fork().execute("update subscriptions set status = 'UNSUBSCRIBED' where list_id = ?", [list]);
     const { list: counts } = await load("email\na@example.com\n", { listId: list, confirmed: true });
-    assert.deepEqual(counts, { added: 0, confirmed: 0, alreadySubscribed: 0, newlyOptedOut: 0, optedOut: 1 });
+    assert.deepEqual(counts, { added: 0, asked: 0, confirmed: 0, alreadySubscribed: 0, newlyOptedOut: 0, optedOut: 1 });
     assert.deepEqual(await statuses(list), [["a@example.com", "UNSUBSCRIBED"]]);
   });
 

@@ -151,7 +151,7 @@ describe("An import in steps", () => {
   it("counts in its check what it then does", async () => {
     const client = api(own.keys.live);
     const { id: listId } = (await client.post("/lists", { name: "Readers", optin: "DOUBLE" })).body.data;
-    const join = (people: string) => load(`email,status\n${people}`, { listId });
+    const join = (people: string) => load(`email,status\n${people}`, { listId, asks: true });
     await join("pending@example.com,subscribed\nout@example.com,unsubscribed\nleaves@example.com,subscribed\n");
     await join("gone@example.com,unsubscribed\nbounced@example.com,cleaned\n");
     const gone = (await client.get("/subscribers", { query: { email: "gone@example.com" } })).body.data[0];
@@ -174,12 +174,12 @@ describe("An import in steps", () => {
       "erased@example.com,,subscribed",
       "nobody,,subscribed",
     ].join("\n");
-    for (const options of [{}, { listId }, { listId, confirmed: true }]) {
+    for (const options of [{}, { listId, asks: true }, { listId, confirmed: true }]) {
       const checked = await load(csv, { ...options, isDryRun: true });
       assert.deepEqual(await load(csv, options), checked);
     }
     assert.deepEqual((await load(csv, { listId, isDryRun: true })).list, {
-      ...{ added: 0, confirmed: 0, alreadySubscribed: 4, newlyOptedOut: 0, optedOut: 4 },
+      ...{ added: 0, asked: 0, confirmed: 0, alreadySubscribed: 4, newlyOptedOut: 0, optedOut: 4 },
     });
 
     await declareFields(own, { city: "text" });

@@ -5,6 +5,7 @@ import { recordErased } from "../../domain/erasure/erased-addresses.ts";
 import type { ImportKind } from "../../domain/import/stored.ts";
 import { importWorkflowId } from "../../temporal/ids.ts";
 import { clientAs, type consoleClient, refusalCodeOf } from "../support/console.ts";
+import { declareFields } from "../support/contacts.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeTeam, type TestTeam, tenantOf, unique, uniqueEmail } from "../support/factories.ts";
 import { testsOf } from "../support/long.ts";
@@ -36,7 +37,7 @@ const retrieve = async (client: Client, importId: string) =>
 
 /** Waits for the end of a check or an import. */
 async function ended(client: Client, importId: string) {
-  const hasEnded = async () => !["CHECKING", "RUNNING"].includes((await retrieve(client, importId)).state);
+  const hasEnded = async () => !["CHECKING", "RUNNING", "UNDOING"].includes((await retrieve(client, importId)).state);
   await eventually(hasEnded, { what: "the end of the check or import" });
   return retrieve(client, importId);
 }
@@ -51,6 +52,13 @@ async function check(
   const found = await client.app.imports.columns.query({ params, query: { kind } });
   const uses = body.uses ?? found.data.columns.map(({ use }) => use);
   await client.app.imports.check.mutate({ params, body: { kind, ...body, uses } });
+  return ended(client, importId);
+}
+
+async function undo(client: Client, importId: string) {
+  const press = () => client.app.imports.undo.mutate({ params: { importId } });
+  // Of two tabs.
+  await Promise.all([press(), press()]);
   return ended(client, importId);
 }
 
@@ -171,6 +179,33 @@ describe("An import in the console", () => {
     assert.equal(await count("contacts"), (before ?? 0) + 1);
     const { csv } = (await client.app.imports.export.query({ query: { of: "contacts" } })).data;
     assert.ok(csv.includes(`${name}@example.com,,${name},,,,\r\n`), csv);
+
+    const undone = await undo(client, id);
+    assert.deepEqual(
+      [undone.state, undone.undone, undone.undo],
+      ["UNDONE", { deleted: 1, removed: 0, kept: {} }, null],
+    );
+    assert.equal(await count("contacts"), before);
+  });
+
+  it("matches a column to a field in any case, and offers a new one with the name and the type that fit", async () => {
+    await declareFields(own, { home_city: "text" });
+    const rows = ["a,7,2026-01-31,yes,0049,x", "b,,2026-02-01,no,0050,1", "c,-2.5,,yes,,"];
+    const header = "E-Mail,Home City,Größe (cm),Geburts-Tag,VIP?,Plz,Email status";
+    const id = await upload(client, `${header}\n${rows.map((row) => `a@example.com,${row}\n`).join("")}`);
+    const { data } = await client.app.imports.columns.query({ params: { importId: id }, query: { kind: "contacts" } });
+    assert.equal(data.columns[1]?.use, "home_city");
+    assert.deepEqual(
+      data.columns.slice(2).map(({ field }) => [field.name, field.type]),
+      [
+        ["grosse_cm", "number"],
+        ["geburts_tag", "date"],
+        ["vip", "boolean"],
+        ["plz", "text"],
+        ["email_status_field", "text"],
+      ],
+    );
+    await client.app.imports.remove.mutate({ params: { importId: id } });
   });
 
   it("names the address of a refused line, and none that was erased", async () => {
@@ -272,5 +307,12 @@ describe("An import in the console", () => {
     assert.deepEqual([done.state, done.report?.created], ["DONE", rows.length]);
     assert.equal(await count("subscribers"), before + rows.length);
     await again;
+    await client.app.imports.undo.mutate({ params: { importId: id } });
+    await eventually(async () => (await retrieve(client, id)).rows.done > 0, { what: "a step", everyMs: 50 });
+    const killed = kill("maintenance");
+    const { state, undone, rows: of } = await ended(client, id);
+    assert.deepEqual([state, undone?.deleted, of.done], ["UNDONE", rows.length, rows.length]);
+    assert.equal(await count("subscribers"), before);
+    await killed.again;
   });
 });

@@ -139,6 +139,7 @@ export const SAMPLES: Record<string, Sample> = {
   "imports.columns": (ids) => ({ params: { importId: ids.import }, query: { kind: "contacts" } }),
   "imports.check": withBody(ofImport, { kind: "contacts", uses: ["email"] }),
   "imports.run": ofImport,
+  "imports.undo": ofImport,
   "imports.refused": ofImport,
   "imports.remove": ofImport,
   "imports.export": ({ list }) => ({ query: { of: "list", list_id: list } }),

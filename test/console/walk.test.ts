@@ -106,6 +106,14 @@ describe("The console in a browser", function () {
       await page.getByRole("row", { name: "no address email is not an email address" }).waitFor();
       await button("Import now").click();
       await page.getByRole("heading", { name: "What the import changed" }).waitFor();
+      await button("More actions").click();
+      await page.getByRole("menuitem", { name: "Undo import" }).click();
+      await page.getByText(/^Deletes the 1,000 people and removes the 1,000 subscriptions/).waitFor();
+      assert.deepEqual(await violationsOf(page), []);
+      await button("Cancel").click();
+      const saving = page.waitForEvent("download");
+      await button("Download CSV").click();
+      assert.equal((await saving).suggestedFilename(), "rejected lines of people.csv");
 
       await page.getByRole("link", { name: "Newsletters", exact: true }).click();
       await button("New newsletter").click();

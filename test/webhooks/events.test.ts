@@ -252,7 +252,7 @@ describe("Events of the audience", () => {
   });
 
   describe("from an import", () => {
-    const load = (csv: string, options: { listId?: string; confirmed?: boolean } = {}) =>
+    const load = (csv: string, options: { listId?: string; confirmed?: boolean; asks?: boolean } = {}) =>
       importSubscribers(team.em, team.vault, live(team), Readable.from([csv]), { onRefused: () => {}, ...options });
 
     it("report each subscriber and subscription that was made or changed, and nothing else", async () => {
@@ -260,7 +260,7 @@ describe("Events of the audience", () => {
       const listId = await addList("DOUBLE");
       const csv = (first: string) =>
         `email,first_name\n${Array.from({ length: count }, (_, i) => `p${i}@${listId.replace("_", "-")}.example,${i < 10 ? first : "A"}`).join("\n")}`;
-      await load(csv("A"), { listId });
+      await load(csv("A"), { listId, asks: true });
       const created = await since();
       assert.equal(objectsOf(created, "subscriber.created").length, count);
       assert.equal(objectsOf(created, "subscription.created").length, count);
@@ -289,7 +289,7 @@ describe("Events of the audience", () => {
         email: person.email,
       });
 
-      await load(csv("A"), { listId });
+      await load(csv("A"), { listId, asks: true });
       assert.deepEqual(await since(), [], "the same file again");
       await load(csv("B"), { listId, confirmed: true });
       const changed = await since();

@@ -1,5 +1,6 @@
 import { z } from "zod";
 import type { EntityManager, Tenant } from "../../../db/orm.ts";
+import { transaction } from "../../../db/transaction.ts";
 import { ApiError } from "../../../domain/errors.ts";
 import { exportPage } from "../../../domain/import/export.ts";
 import {
@@ -12,6 +13,7 @@ import {
   MAX_FILE_BYTES,
   orderCheck,
   orderImport,
+  orderUndo,
   PART_BYTES,
   readImport,
   refusedFile,
@@ -39,6 +41,7 @@ const present = ({ options, outcome, createdAt, updatedAt, expiresAt, ...shown }
   uses: options?.uses ?? null,
   report: (outcome?.report ?? null) as ImportFigures | null,
   refused: (outcome?.refused ?? []).map(({ cells: _, ...line }) => line),
+  undone: outcome?.undone ?? null,
   failure: outcome?.failure ?? null,
   created_at: createdAt,
   updated_at: updatedAt,
@@ -57,6 +60,7 @@ export interface ImportFigures {
   already_suppressed?: number;
   list?: {
     added: number;
+    asked: number;
     confirmed: number;
     already_subscribed: number;
     newly_opted_out: number;
@@ -151,8 +155,25 @@ export const importsRouter = router({
       return show(ctx.em, ctx.tenant, params.importId);
     },
   ),
-  run: consoleMutation({ role: "EDITOR", ownCommit: true, input: ofImport }, async ({ ctx, input: { params } }) => {
-    await orderImport(ctx.em, ctx.tenant, params.importId, ctx.edit?.began?.updatedAt);
+  run: consoleMutation(
+    {
+      role: "EDITOR",
+      ownCommit: true,
+      input: z.strictObject({
+        params: importParams,
+        /** What is done with people who would be asked by mail to confirm; required where the report counts some. */
+        body: z.strictObject({ unconfirmed: z.enum(["ask", "confirm"]).optional() }).default({}),
+      }),
+    },
+    async ({ ctx, input: { params, body } }) => {
+      await orderImport(ctx.em, ctx.tenant, params.importId, ctx.edit?.began?.updatedAt, body.unconfirmed);
+      await start(ctx, params.importId);
+      return show(ctx.em, ctx.tenant, params.importId);
+    },
+  ),
+  /** Orders that the rows which the import made are taken back. */
+  undo: consoleMutation({ role: "EDITOR", ownCommit: true, input: ofImport }, async ({ ctx, input: { params } }) => {
+    await transaction(ctx.em, (em) => orderUndo(em, ctx.tenant, params.importId));
     await start(ctx, params.importId);
     return show(ctx.em, ctx.tenant, params.importId);
   }),

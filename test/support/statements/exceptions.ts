@@ -228,7 +228,7 @@ export const EXCEPTIONS: readonly Exception[] = [
     program: "workers",
     file: /^(?:domain\/import\/stored|activities\/imports)\.ts$/,
     tables: ["imports"],
-    statement: /state in \(\$1, \$2\) and updated_at </,
+    statement: /state in \(\$1, \$2, \$3\) and updated_at </,
   },
   {
     reason: "Retention makes way for the sends of all tenants.",

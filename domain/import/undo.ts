@@ -1,0 +1,152 @@
+import { sql } from "kysely";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
+import { freeSlots } from "../audience/contact-slots.ts";
+import { subscriptionRows } from "../audience/opt-outs.ts";
+import { emit } from "../webhooks/emit.ts";
+import { contactRecord, subscriberRecord } from "../webhooks/records.ts";
+
+/*
+ * An import notes the rows that it makes, one row of `import_steps` for each of its steps; an undo takes them back step by step.
+ * A row is as the import made it while its two timestamps are equal: both are the start of the transaction that wrote it.
+ */
+
+/** The rows that a step has made. */
+export interface Made {
+  /** Ids of subscribers or contacts. */
+  people: readonly string[];
+  /** Ids of the subscribers whose subscriptions to the import's list it made. */
+  members: readonly string[];
+}
+
+/** Why a person, or their subscription, stays. */
+type Reason = "emailed" | "unsubscribed" | "changed" | "on_another_list";
+
+export interface UndoReport {
+  deleted: number;
+  /** Subscriptions, also those of people who are deleted. */
+  removed: number;
+  /** People, by the first reason that applies. */
+  kept: Partial<Record<Reason, number>>;
+}
+
+/** In the transaction of the step. */
+export async function noteMade(
+  em: EntityManager,
+  importId: string,
+  { kind, listId = null }: { kind: string; listId?: string | undefined | null },
+  { people, members }: Made,
+): Promise<void> {
+  if (people.length + members.length === 0) return;
+  await kysely(em)
+    .insertInto("import_steps")
+    .values({ import_id: importId, kind, list_id: listId, people: [...people], members: [...members] })
+    .execute();
+}
+
+interface Step extends Made {
+  kind: string;
+  listId: string | null;
+  madeAt: string;
+}
+
+const tableOf = ({ kind }: Step) => (kind === "contacts" ? "contacts" : "subscribers");
+
+/** SQL: how many of the rows that an import `imports` has made are not undone. */
+export const countMade = (rows: keyof Made) => sql<number>`(
+  select coalesce(sum(cardinality(m.${sql.ref(rows)})), 0)::int from import_steps m where m.import_id = imports.id)`;
+
+/**
+ * Takes one step of an import back, in the caller's transaction, which holds the import's row. Opt-outs, suppressions and answers
+ * about tracking stay, and so do people who were in a send since, with their subscriptions.
+ * @param before of the steps before @returns undefined when none is left
+ */
+export async function undoStep(
+  em: EntityManager,
+  tenant: Tenant,
+  importId: string,
+  before: UndoReport = { deleted: 0, removed: 0, kept: {} },
+): Promise<{ undone: UndoReport; rows: number } | undefined> {
+  const { rows: steps } = await sql<Step>`
+    delete from import_steps where seq = (select min(seq) from import_steps where import_id = ${importId})
+    returning kind, list_id as "listId", people, members, made_at::text as "madeAt"`.execute(kysely(em));
+  const [step] = steps;
+  if (!step) return undefined;
+  const found = await findPeople(em, tenant, step);
+
+  const leaving = found.flatMap(({ leaves }) => leaves ?? []);
+  if (leaving.length > 0) {
+    const isLeaving = sql`s.ctid = any(${leaving}::tid[])`;
+    await emit(em, tenant, "subscription.removed", subscriptionRows(tenant, isLeaving));
+    await sql`delete from subscriptions s where ${ofTenant(tenant, "s")} and ${isLeaving}`.execute(kysely(em));
+  }
+  const gone = found.filter(({ isMade, reason }) => isMade && reason === null);
+  if (gone.length > 0) {
+    const from = sql`${sql.table(tableOf(step))} p
+      where ${ofTenant(tenant, "p")} and p.ctid = any(${gone.map(({ row }) => row)}::tid[])`;
+    if (step.kind === "contacts") await emit(em, tenant, "contact.deleted", { record: contactRecord("p"), from });
+    else await emit(em, tenant, "subscriber.deleted", { record: subscriberRecord("p"), from });
+    await sql`delete from ${from}`.execute(kysely(em));
+    const emails = gone.map(({ email }) => email);
+    await freeSlots(em, tenant, emails);
+  }
+  const kept = { ...before.kept };
+  for (const { reason } of found) if (reason !== null) kept[reason] = (kept[reason] ?? 0) + 1;
+  const undone = { deleted: before.deleted + gone.length, removed: before.removed + leaving.length, kept };
+  return { undone, rows: step.people.length + step.members.length };
+}
+
+/** A send whose transaction began before the step may have read its rows. */
+const MARGIN = sql`interval '10 minutes'`;
+/** Nothing has happened but that a mail, which asks for the confirmation, was kept back. */
+const ONLY_WITHHELD = sql`s.status = 'PENDING' and s.form_at is null and s.signed_up_again_at is null
+  and coalesce(s.confirmation_withheld in ('suppressed', 'list_limit', 'address_limit', 'team_limit'), false)`;
+
+/** The ctid of a row that is locked stays, and right after an import it alone finds the row fast under any statistics. */
+interface Row {
+  id: string;
+  row: string;
+}
+
+/**
+ * Locks the people of a step in the order of all statements that lock several, then their subscriptions.
+ * @returns `reason`: null where nothing of the step stays; `leaves`: the row of a subscription that is as the import made it
+ */
+async function findPeople(em: EntityManager, tenant: Tenant, step: Step) {
+  const [made, members] = [new Set(step.people), new Set(step.members)];
+  const ids = sql`${[...new Set([...made, ...members])]}::text[]`;
+  const { rows: mails } = await sql<{ id: string }>`
+    select distinct r.member_id as id from sends d join send_recipients r on r.send_id = d.id
+    where ${ofTenant(tenant, "d")} and d.created_at >= ${step.madeAt}::timestamptz - ${MARGIN}
+      and r.member_id = any(${ids}) and r.state not in ('SUPPRESSED', 'CANCELLED')`.execute(kysely(em));
+  const { rows: people } = await sql<Row & { email: string; isChanged: boolean }>`
+    select p.id, p.ctid::text as row, p.email, p.updated_at <> p.created_at as "isChanged"
+    from ${sql.table(tableOf(step))} p where ${ofTenant(tenant, "p")} and p.id = any(${ids})
+    order by p.email for update`.execute(kysely(em));
+  const { rows: subscriptions } = await sql<Row & { listId: string; reason: Reason | null }>`
+    select s.subscriber_id as id, s.ctid::text as row, s.list_id as "listId", case
+        when s.confirmation_sent_at is not null then 'emailed'
+        when s.status = 'UNSUBSCRIBED' then 'unsubscribed'
+        when s.updated_at = s.created_at or ${ONLY_WITHHELD} then null
+        when s.status = 'PENDING' then 'emailed'
+        else 'changed' end as reason
+    from subscriptions s where ${ofTenant(tenant, "s")} and s.subscriber_id = any(${ids})
+    order by s.list_id, s.subscriber_id for update`.execute(kysely(em));
+  const mailed = new Set(mails.map(({ id }) => id));
+  const byPerson = Map.groupBy(subscriptions, ({ id }) => id);
+  return people.map(({ isChanged, ...person }) => {
+    const isMade = made.has(person.id);
+    const all = byPerson.get(person.id) ?? [];
+    const own = all.find(({ id, listId }) => listId === step.listId && members.has(id));
+    const others = all.filter((each) => each !== own);
+    const isOptedOut = others.some(({ reason }) => reason === "unsubscribed");
+    const ofPerson: Reason | null = isChanged
+      ? "changed"
+      : isOptedOut
+        ? "unsubscribed"
+        : others.length > 0
+          ? "on_another_list"
+          : null;
+    const reason = mailed.has(person.id) ? "emailed" : (own?.reason ?? (isMade ? ofPerson : null));
+    return { ...person, isMade, reason, leaves: own?.reason === null && reason !== "emailed" ? own.row : undefined };
+  });
+}
