@@ -14,6 +14,7 @@ const OWN: Readonly<Record<string, string>> = {
   "audience.archive": "changed the web archive of",
   "imports.begin": "uploaded the file",
   "team.invite": "invited member",
+  "team.join": "joined by single sign-on as",
   "team.changeCap": "changed the limit of key",
 };
 

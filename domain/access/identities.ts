@@ -2,6 +2,7 @@ import { sql } from "kysely";
 import { Member } from "../../db/entities/team.ts";
 import { type EntityManager, kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
+import { recordAct } from "../audit/record.ts";
 import { ApiError } from "../errors.ts";
 import type { Vault } from "../secrets/crypto.ts";
 import { addMember, lockTeam } from "../teams/teams.ts";
@@ -26,7 +27,11 @@ export function openProviderSession(
     if (teamId !== undefined && role !== undefined) {
       await lockTeam(tx, teamId);
       // One who was removed is not new.
-      if ((await tx.count(Member, { teamId, email })) === 0) await addMember(tx, teamId, { email, name, role });
+      if ((await tx.count(Member, { teamId, email })) === 0) {
+        const { id } = await addMember(tx, teamId, { email, name, role });
+        const act = { way: "CONSOLE", memberId: id, credential: null, act: "team.join", objectId: id } as const;
+        await recordAct(tx, { teamId, environment: "LIVE" }, { ...act, count: null, requestId: null });
+      }
     }
     if ((await tx.count(Member, { email, removedAt: null })) === 0) throw new SignInRefusal("unknown");
     const account = sql`issuer = ${issuer} and subject = ${subject}`;
