@@ -2543,7 +2543,7 @@ export class ListsResource {
   /**
    * Delete a list with its subscriptions; the subscribers stay.
    *
-   * Deletes a list and its subscriptions for good. The subscribers stay, and so do suppressions and the record of opt-outs.
+   * Deletes a list and its subscriptions. In the console, a member can restore them for 30 days. The subscribers stay, and so do suppressions and the record of opt-outs.
    *
    * Drafts that target the list lose it. While a newsletter that is `SCHEDULED`, `SENDING` or `PAUSED` targets it, the answer is 409 `resource_state_invalid`.
    *
@@ -3105,7 +3105,7 @@ export class NewslettersResource {
   /**
    * Delete a draft.
    *
-   * Deletes a draft for good. A newsletter that is no `DRAFT` any more stays: 409 `resource_state_invalid`.
+   * Deletes a draft. In the console, a member can restore it for 30 days. A newsletter that is no `DRAFT` any more stays: 409 `resource_state_invalid`.
    *
    * **Scope:** `newsletters:write`.
    *
@@ -3396,7 +3396,7 @@ export class CampaignsResource {
   /**
    * Delete a draft.
    *
-   * Deletes a draft for good. A campaign that is no `DRAFT` any more stays: 409 `resource_state_invalid`.
+   * Deletes a draft. In the console, a member can restore it for 30 days. A campaign that is no `DRAFT` any more stays: 409 `resource_state_invalid`.
    *
    * **Scope:** `campaigns:write`.
    *

@@ -4,6 +4,7 @@ import { appRouter } from "../router.ts";
 import { accountsRouter } from "./accounts/routes.ts";
 import { audienceRouter } from "./audience/routes.ts";
 import { auditRouter } from "./audit/routes.ts";
+import { binRouter } from "./bin/routes.ts";
 import { contentRouter } from "./content/routes.ts";
 import { formsRouter } from "./forms/routes.ts";
 import { imagesRouter } from "./images/routes.ts";
@@ -17,6 +18,7 @@ const app = router({
   content: contentRouter,
   templates: templatesRouter,
   audience: audienceRouter,
+  bin: binRouter,
   forms: formsRouter,
   images: imagesRouter,
   imports: importsRouter,

@@ -1,6 +1,7 @@
 import { STATUS_CODES } from "node:http";
 import type { Env } from "../../config/env.ts";
 import * as audit from "../../db/entities/audit.ts";
+import { BIN_DAYS } from "../../db/entities/bin.ts";
 import { ROLES } from "../../db/entities/team.ts";
 import * as idempotency from "../../domain/access/idempotency.ts";
 import * as keys from "../../domain/access/keys.ts";
@@ -13,6 +14,7 @@ import * as confirmations from "../../domain/audience/confirmation-limits.ts";
 import * as fields from "../../domain/audience/contact-fields.ts";
 import * as rules from "../../domain/audience/rules.ts";
 import * as unsubscribes from "../../domain/audience/unsubscribes.ts";
+import { MOST_BINNED } from "../../domain/bin/bin.ts";
 import { ERRORS } from "../../domain/errors.ts";
 import * as proofs from "../../domain/forms/proof.ts";
 import * as signups from "../../domain/forms/sign-up.ts";
@@ -117,6 +119,7 @@ export function factsOf(env: Env, basePath: string) {
     key_required: keyRequired.map(({ method, path }) => `${method} ${path}`),
     providers: Object.values(PROVIDERS).map(({ needs, ...provider }) => ({ ...provider, proof: PROOFS[needs] })),
     source_user: SOURCE_USER,
+    bin: { BIN_DAYS, MOST_BINNED },
     threshold_percent: `${(complaints.COMPLAINT_THRESHOLD * 100).toFixed(2)} %`,
     catalogue: EVENT_NAMES.map((name) => ({ name, ...EVENTS[name] })),
     /** The attempts to deliver a webhook. */

@@ -1,6 +1,7 @@
 import { sql } from "kysely";
 import { z } from "zod";
 import { SUBSCRIPTION_STATUSES } from "../../db/entities/audience.ts";
+import { BIN_DAYS } from "../../db/entities/bin.ts";
 import { type EntityManager, kysely, ofTenant } from "../../db/orm.ts";
 import {
   addSubscribers,
@@ -107,7 +108,7 @@ const remove = route("DELETE /lists/{listId}", {
   operationId: "deleteList",
   summary: "Delete a list with its subscriptions; the subscribers stay",
   description: paragraphs(
-    "Deletes a list and its subscriptions for good. The subscribers stay, and so do suppressions and the record of opt-outs.",
+    `Deletes a list and its subscriptions. In the console, a member can restore them for ${BIN_DAYS} days. The subscribers stay, and so do suppressions and the record of opt-outs.`,
     "Drafts that target the list lose it. While a newsletter that is `SCHEDULED`, `SENDING` or `PAUSED` targets it, the answer is 409 `resource_state_invalid`.",
   ),
   errors: ["resource_state_invalid"],

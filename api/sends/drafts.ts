@@ -2,6 +2,7 @@ import type { EntityClass } from "@mikro-orm/postgresql";
 import { type RawBuilder, sql } from "kysely";
 import { z } from "zod";
 import type { Env } from "../../config/env.ts";
+import { BIN_DAYS } from "../../db/entities/bin.ts";
 import type { BroadcastStatus } from "../../db/entities/send.ts";
 import type { Patch } from "../../domain/patch.ts";
 import {
@@ -9,7 +10,7 @@ import {
   type Broadcast,
   checkTemplates,
   createDraft,
-  lockDraft,
+  deleteDraft,
   updateDraft,
 } from "../../domain/sends/drafts/drafts.ts";
 import type { ResourceType } from "../../domain/sends/resource.ts";
@@ -153,14 +154,14 @@ export function draftRouter<T extends Broadcast, Shown extends z.ZodType, Whole 
     scope: scopes.write,
     operationId: `delete${noun}`,
     summary: "Delete a draft",
-    description: `Deletes a draft for good. A ${type} that is no \`DRAFT\` any more stays: 409 \`resource_state_invalid\`.`,
+    description: `Deletes a draft. In the console, a member can restore it for ${BIN_DAYS} days. A ${type} that is no \`DRAFT\` any more stays: 409 \`resource_state_invalid\`.`,
     errors: ["resource_state_invalid"],
   })
     .input(z.strictObject({ params }))
     .output(deleted(type, type, `Deleted${noun}`))
     .mutation(async ({ ctx, input }) => {
       const id = idOf(input);
-      await ctx.em.remove(await lockDraft(ctx.em, entity, id)).flush();
+      await deleteDraft(ctx.em, ctx.tenant, type, id);
       return ok({ object: type, id, deleted: true }, { impact: deleteImpact(id) });
     });
 

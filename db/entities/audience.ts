@@ -56,6 +56,30 @@ export const SubscriberSchema = defineEntity({
 export class Subscriber extends SubscriberSchema.class {}
 SubscriberSchema.setClass(Subscriber);
 
+export const subscription = {
+  listId: code().primary(),
+  subscriberId: code().primary(),
+  ...tenancy,
+  status: code().$type<SubscriptionStatus>(),
+  /** Stands for the address in the digest of a plan: drawn anew when the address changes, and never comes twice. */
+  addressVersion: p.bigint().autoincrement(),
+  confirmedAt: instant().nullable(),
+  /** A per-list opt-out; it outlives the team-wide suppression. */
+  unsubscribedAt: instant().nullable(),
+  /** The sign-up after an opt-out: until the next opt-out, a link confirms this one alone. */
+  signedUpAgainAt: instant().nullable(),
+  confirmationDueAt: instant().nullable(),
+  confirmationSentAt: instant().nullable(),
+  confirmationWithheld: code().$type<WithheldReason>().nullable(),
+  /** The last sign-up at a form since then: the texts that the person was shown, its time, and their answer about tracking. */
+  formTextId: code().nullable(),
+  formAt: instant().nullable(),
+  formTracking: p.boolean().nullable(),
+  /** The person was not on the list before they signed up at a form. */
+  isMadeByForm: p.boolean().default(false),
+  ...timestamps,
+};
+
 export const SubscriptionSchema = defineEntity({
   name: "subscriptions",
   filters: tenantFilters,
@@ -64,29 +88,7 @@ export const SubscriptionSchema = defineEntity({
     { properties: ["listId", "status", "updatedAt", "subscriberId"] },
     { properties: ["listId", "status", "createdAt", "subscriberId"] },
   ],
-  properties: {
-    listId: code().primary(),
-    subscriberId: code().primary(),
-    ...tenancy,
-    status: code().$type<SubscriptionStatus>(),
-    /** Stands for the address in the digest of a plan: drawn anew when the address changes, and never comes twice. */
-    addressVersion: p.bigint().autoincrement(),
-    confirmedAt: instant().nullable(),
-    /** A per-list opt-out; it outlives the team-wide suppression. */
-    unsubscribedAt: instant().nullable(),
-    /** The sign-up after an opt-out: until the next opt-out, a link confirms this one alone. */
-    signedUpAgainAt: instant().nullable(),
-    confirmationDueAt: instant().nullable(),
-    confirmationSentAt: instant().nullable(),
-    confirmationWithheld: code().$type<WithheldReason>().nullable(),
-    /** The last sign-up at a form since then: the texts that the person was shown, its time, and their answer about tracking. */
-    formTextId: code().nullable(),
-    formAt: instant().nullable(),
-    formTracking: p.boolean().nullable(),
-    /** The person was not on the list before they signed up at a form. */
-    isMadeByForm: p.boolean().default(false),
-    ...timestamps,
-  },
+  properties: subscription,
 });
 export class Subscription extends SubscriptionSchema.class {}
 SubscriptionSchema.setClass(Subscription);

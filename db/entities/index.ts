@@ -2,6 +2,7 @@ export * from "./account.ts";
 export * from "./analytics.ts";
 export * from "./audience.ts";
 export * from "./audit.ts";
+export * from "./bin.ts";
 export * from "./contact.ts";
 export * from "./engagement.ts";
 export * from "./form.ts";

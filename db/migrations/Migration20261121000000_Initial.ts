@@ -14,6 +14,13 @@ alter table "api_keys" add constraint "api_keys_public_id_unique" unique ("publi
 create index "api_keys_team_id_index" on "api_keys" ("team_id");
 create index "api_keys_lineage_id_index" on "api_keys" ("lineage_id");
 create table "audience_addresses" ("team_id" text not null, "environment" text not null, "email" text not null, "holders" smallint not null, primary key ("team_id", "environment", "email"));
+create table "bin" ("id" text not null, "team_id" text not null, "environment" text not null, "kind" text not null, "name" text not null, "deleted_by" text null, "deleted_at" timestamptz(3) not null default now(), primary key ("id"));
+create index "bin_team_id_environment_kind_deleted_at_index" on "bin" ("team_id", "environment", "kind", "deleted_at");
+create index "bin_deleted_at_index" on "bin" ("deleted_at");
+create table "bin_rows" ("id" text not null, "team_id" text not null, "environment" text not null, "record_id" text not null, "source" text not null, "data" jsonb not null, primary key ("id"));
+create index "bin_rows_record_id_index" on "bin_rows" ("record_id");
+create table "bin_subscriptions" ("list_id" text not null, "subscriber_id" text not null, "team_id" text not null, "environment" text not null, "status" text not null, "confirmed_at" timestamptz(3) null, "unsubscribed_at" timestamptz(3) null, "signed_up_again_at" timestamptz(3) null, "confirmation_due_at" timestamptz(3) null, "confirmation_sent_at" timestamptz(3) null, "confirmation_withheld" text null, "form_text_id" text null, "form_at" timestamptz(3) null, "form_tracking" boolean null, "is_made_by_form" boolean not null default false, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), "has_moved" boolean not null default false, primary key ("list_id", "subscriber_id"));
+create index "bin_subscriptions_subscriber_id_index" on "bin_subscriptions" ("subscriber_id");
 create table "contact_slot_counts" ("team_id" text not null, "environment" text not null, "used" int not null, primary key ("team_id", "environment"));
 create table "campaigns" ("id" text not null, "team_id" text not null, "environment" text not null, "name" text not null, "subject" text null, "from_name" text null, "body" text null, "blocks" jsonb null, "preheader" text null, "status" text not null default 'DRAFT', "send_days" smallint[] not null default '{}', "tracking" boolean null, "status_reason" text null, "send_id" text null, "send_at" timestamptz(3) null, "send_zone" text null, "started_at" timestamptz(3) null, "completed_at" timestamptz(3) null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), "updated_by" text null, "segment_id" text null, "account_ids" text[] not null default '{}', "is_drip" boolean not null default false, primary key ("id"));
 create index "campaigns_team_id_environment_updated_at_id_index" on "campaigns" ("team_id", "environment", "updated_at", "id");
@@ -206,10 +213,28 @@ create function note_unused_image_file() returns trigger language plpgsql as $$
   end $$;
 create trigger "images_deleted" after delete on "images" for each row execute function note_unused_image_file();
 
+-- The bin forgets a list: with it go its subscriptions, and the opt-outs that wait for it under hashes.
+create function forget_list() returns trigger language plpgsql as $$
+  begin
+    if exists (select from lists where id = old.id) then return null; end if;
+    delete from bin_subscriptions where list_id = old.id;
+    delete from list_opt_outs where list_id = old.id;
+    return null;
+  end $$;
+create trigger "bin_lists" after delete on "bin" for each row when (old.kind = 'list') execute function forget_list();
+create function forget_subscriber() returns trigger language plpgsql as $$
+  begin
+    delete from bin_subscriptions where subscriber_id = old.id;
+    return null;
+  end $$;
+create trigger "subscribers_bin" after delete on "subscribers" for each row execute function forget_subscriber();
+
 alter table "members" add constraint "members_team_id_fk" foreign key ("team_id") references "teams" ("id") on delete cascade;
 alter table "api_keys" add constraint "api_keys_team_id_fk" foreign key ("team_id") references "teams" ("id") on delete cascade;
 alter table "api_keys" add constraint "api_keys_member_id_fk" foreign key ("member_id") references "members" ("id") on delete cascade;
 alter table "lists" add constraint "lists_team_id_fk" foreign key ("team_id") references "teams" ("id") on delete cascade;
+alter table "bin" add constraint "bin_team_id_fk" foreign key ("team_id") references "teams" ("id") on delete cascade;
+alter table "bin_rows" add constraint "bin_rows_record_id_fk" foreign key ("record_id") references "bin" ("id") on delete cascade;
 alter table "forms" add constraint "forms_list_id_fk" foreign key ("list_id") references "lists" ("id") on delete cascade;
 alter table "form_days" add constraint "form_days_form_id_fk" foreign key ("form_id") references "forms" ("id") on delete cascade;
 -- The texts stay when a form is deleted with its list.
@@ -477,6 +502,7 @@ create function renew_address_version() returns trigger language plpgsql as $$
       raise exception 'an address may be changed in READ COMMITTED only';
     end if;
     update subscriptions set address_version = default where subscriber_id = new.id;
+    update bin_subscriptions set has_moved = true where subscriber_id = new.id;
     return null;
   end $$;
 create trigger "subscribers_address" after update of "email" on "subscribers"

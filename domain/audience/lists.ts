@@ -2,6 +2,7 @@ import { LockMode } from "@mikro-orm/postgresql";
 import { sql } from "kysely";
 import { List, type Optin, Subscription } from "../../db/entities/audience.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
+import { moveToBin } from "../bin/bin.ts";
 import { ApiError, notFound, orNotFound } from "../errors.ts";
 import { newId } from "../ids.ts";
 import { changesOf, isDirty, type Patch, type Patched } from "../patch.ts";
@@ -10,6 +11,7 @@ import { enrolConfirmed } from "../sequences/enrolments.ts";
 import { pauseRunning } from "../sequences/state.ts";
 import { holdPlace } from "../teams/record-limit.ts";
 import { emit } from "../webhooks/emit.ts";
+import { binSubscriptions } from "./binned-subscriptions.ts";
 import { initialStatus, pending } from "./initial-status.ts";
 import { restoreOptOuts, subscriptionRows } from "./opt-outs.ts";
 import { isUnsubscribe } from "./suppressions.ts";
@@ -50,7 +52,8 @@ export async function updateList(em: EntityManager, listId: string, patch: Patch
 }
 
 /**
- * Deletes a list with its subscriptions, takes it off the drafts that target it and pauses its sequences. @returns subscriptions that it had
+ * Moves a list with its subscriptions to the bin, takes it off the drafts that target it and pauses its sequences.
+ * @returns subscriptions that it had
  * @throws {ApiError} `not_found`; `resource_state_invalid` while an unfinished newsletter targets it
  */
 export async function deleteList(em: EntityManager, tenant: Tenant, listId: string): Promise<number> {
@@ -71,25 +74,17 @@ export async function deleteList(em: EntityManager, tenant: Tenant, listId: stri
     throw new ApiError("resource_state_invalid", `Newsletter ${busy.id} is ${busy.status} and targets this list.`);
   }
   // Written, not only locked: a confirm that planned with this list gets a conflict.
-  await touchNewsletters(
-    em,
-    tenant,
-    targeting.filter(({ status }) => status === "DRAFT").map(({ id }) => id),
-  );
+  const ids = targeting.map(({ id }) => id);
+  await touchNewsletters(em, tenant, ids);
   await pauseRunning(em, tenant, sql`q.list_id = ${listId}`, "not_found");
   const isMember = sql`s.list_id = ${listId} and s.status <> 'UNSUBSCRIBED'`;
   await emit(em, tenant, "subscription.removed", subscriptionRows(tenant, isMember));
-  // The foreign key would delete them too, but not count them.
-  const { numDeletedRows } = await kysely(em)
-    .deleteFrom("subscriptions")
-    .where(ofTenant(tenant))
-    .where("list_id", "=", listId)
-    .executeTakeFirstOrThrow();
-  await kysely(em).deleteFrom("list_opt_outs").where(ofTenant(tenant)).where("list_id", "=", listId).execute();
-  await em.remove(list).flush();
-  return Number(numDeletedRows);
+  const subscriptions = await binSubscriptions(em, tenant, listId);
+  await moveToBin(em, tenant, { kind: "list", id: listId, name: list.name });
+  return subscriptions;
 }
 
+/** Those of them that are drafts. */
 export async function touchNewsletters(em: EntityManager, tenant: Tenant, newsletterIds: string[]): Promise<void> {
   if (newsletterIds.length === 0) return;
   await kysely(em)
@@ -97,6 +92,7 @@ export async function touchNewsletters(em: EntityManager, tenant: Tenant, newsle
     .set({ updated_at: sql<string>`now()` })
     .where(ofTenant(tenant))
     .where("id", "in", newsletterIds)
+    .where("status", "=", "DRAFT")
     .execute();
 }
 

@@ -42,8 +42,8 @@ async function emitRemoved(em: EntityManager, tenant: Tenant, rows: readonly Opt
 }
 
 /**
- * @param options `keepSignUps`: a link that was mailed after an earlier opt-out still confirms
- * @returns how many had not been opted out before
+ * Also of lists in the bin. @param options `keepSignUps`: a link that was mailed after an earlier opt-out still confirms
+ * @returns how many had not been opted out before, of lists that are not in the bin
  */
 export async function optOut(
   em: EntityManager,
@@ -51,10 +51,26 @@ export async function optOut(
   condition: RawBuilder<unknown>,
   { keepSignUps = false } = {},
 ): Promise<number> {
+  await optOutInBin(em, tenant, condition, keepSignUps);
   const { rows } = await sql<OptedOut>`
     update subscriptions s set ${optOutColumns(keepSignUps)} where ${ofTenant(tenant, "s")} and ${condition} and ${IS_OPEN}
     returning s.list_id, s.subscriber_id, ${HAS_LEFT_NOW} as has_left`.execute(kysely(em));
+  await optOutInBin(em, tenant, condition, keepSignUps);
   return emitRemoved(em, tenant, rows);
+}
+
+/**
+ * The same of lists in the bin alone, of which no event tells. Call it before and behind the other opt-outs: beside a restore the first
+ * call waits for it, and a deletion for which those wait is found by the second. @param condition on subscriptions `s` there
+ */
+export async function optOutInBin(
+  em: EntityManager,
+  tenant: Tenant,
+  condition: RawBuilder<unknown>,
+  keepSignUps = false,
+): Promise<void> {
+  await sql`update bin_subscriptions s set ${optOutColumns(keepSignUps)}
+    where ${ofTenant(tenant, "s")} and ${condition} and ${IS_OPEN}`.execute(kysely(em));
 }
 
 /**
@@ -97,20 +113,25 @@ export async function keepOptOuts(
     from (${rows}) r on conflict do nothing`.execute(kysely(em));
 }
 
-/** For a subscriber that is about to be deleted, or to get another address. @returns their subscriptions */
+/** For a subscriber that is about to be deleted, or to get another address. @returns their subscriptions to lists that are not in the bin */
 export async function keepOptOutsOf(
   em: EntityManager,
   vault: Vault,
   tenant: Tenant,
   { id, email }: { id: string; email: string },
 ): Promise<number> {
-  const subscriptions = sql`subscriptions s where ${ofTenant(tenant, "s")} and s.subscriber_id = ${id}`;
-  // Locked: an opt-out at the same moment is kept, too.
-  const locked = await sql`select from ${subscriptions} order by s.list_id for update`.execute(kysely(em));
-  const rows = sql`select s.list_id, coalesce(s.unsubscribed_at, now()) as unsubscribed_at
-    from ${subscriptions} and s.status = 'UNSUBSCRIBED'`;
-  await keepOptOuts(em, vault, tenant, email, rows);
-  return locked.rows.length;
+  let count = 0;
+  // Beside a restore, the first step waits for it; a deletion for which the second waits is found by the third.
+  for (const table of ["bin_subscriptions", "subscriptions", "bin_subscriptions"] as const) {
+    const subscriptions = sql`${sql.table(table)} s where ${ofTenant(tenant, "s")} and s.subscriber_id = ${id}`;
+    // Locked: an opt-out at the same moment is kept, too.
+    const locked = await sql`select from ${subscriptions} order by s.list_id for update`.execute(kysely(em));
+    const rows = sql`select s.list_id, coalesce(s.unsubscribed_at, now()) as unsubscribed_at
+      from ${subscriptions} and s.status = 'UNSUBSCRIBED'`;
+    await keepOptOuts(em, vault, tenant, email, rows);
+    if (table === "subscriptions") count = locked.rows.length;
+  }
+  return count;
 }
 
 /**

@@ -1,5 +1,5 @@
 import { LockMode } from "@mikro-orm/postgresql";
-import { sql } from "kysely";
+import { type RawBuilder, sql } from "kysely";
 import { Subscriber } from "../../db/entities/audience.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { storedAddress } from "../address.ts";
@@ -66,7 +66,7 @@ export async function updateSubscriber(
     await restoreOptOuts(em, vault, tenant, [{ id: subscriberId, email: address.email }]);
     await keepDenial(em, tenant, formerAddress, address.email);
     await keepFromEntering(em, vault, tenant, { id: subscriberId, email: address.email });
-    await askForConfirmationAgain(em, tenant, subscriberId);
+    await askForConfirmationAgain(em, tenant, sql<boolean>`s.subscriber_id = ${subscriberId}`);
   }
   const slots = moved ? await moveSlot(em, tenant, formerAddress, address.email) : 0;
   if (isChanged) await emit(em, tenant, "subscriber.updated", subscriberRow(subscriberId));
@@ -76,17 +76,22 @@ export async function updateSubscriber(
 /** It was the owner of the other address who signed up. */
 const NO_FORM = { form_text_id: null, form_at: null, form_tracking: null, is_made_by_form: false };
 
-async function askForConfirmationAgain(em: EntityManager, tenant: Tenant, subscriberId: string): Promise<void> {
-  await endSignUps(em, tenant, sql`s.subscriber_id = ${subscriberId}`);
+/** On lists with double opt-in, persons confirm their new address. @param which condition on subscriptions `s` */
+export async function askForConfirmationAgain(
+  em: EntityManager,
+  tenant: Tenant,
+  which: RawBuilder<boolean>,
+): Promise<void> {
+  await endSignUps(em, tenant, which);
   await kysely(em)
-    .updateTable("subscriptions")
+    .updateTable("subscriptions as s")
     .from("lists")
     .set({ ...pending(tenant.environment), confirmation_sent_at: null, ...NO_FORM })
-    .where(ofTenant(tenant, "subscriptions"))
-    .whereRef("lists.id", "=", "subscriptions.list_id")
+    .where(ofTenant(tenant, "s"))
+    .whereRef("lists.id", "=", "s.list_id")
     .where("lists.optin", "=", "DOUBLE")
-    .where("subscriptions.subscriber_id", "=", subscriberId)
-    .where("subscriptions.status", "in", ["CONFIRMED", "PENDING"])
+    .where(which)
+    .where("s.status", "in", ["CONFIRMED", "PENDING"])
     .execute();
 }
 

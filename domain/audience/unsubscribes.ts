@@ -2,6 +2,7 @@ import { sql } from "kysely";
 import type { UnsubscribeSource } from "../../db/entities/audience.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { type StoredAddress, shownAddress } from "../address.ts";
+import { keptRows } from "../bin/bin.ts";
 import { isPlaceholder } from "../erasure/erased-addresses.ts";
 import { newId } from "../ids.ts";
 import type { MailRef } from "../mail/links.ts";
@@ -10,7 +11,7 @@ import type { ResourceType } from "../sends/resource.ts";
 import { type LinkTeam, LOOK, type Look } from "../teams/brand.ts";
 import { emit } from "../webhooks/emit.ts";
 import { unsubscribeRecord } from "../webhooks/records.ts";
-import { insertOptOuts, keepOptOuts, restoreOptOuts } from "./opt-outs.ts";
+import { insertOptOuts, keepOptOuts, optOutInBin, restoreOptOuts } from "./opt-outs.ts";
 import { suppress } from "./suppressions.ts";
 
 const REASON = "UNSUBSCRIBED";
@@ -201,7 +202,13 @@ async function optOutOfLists(em: EntityManager, vault: Vault, mail: MailedRow): 
   // Locked, so that neither of the two is deleted before the row is written.
   const rows = sql`select l.id as list_id, p.id as subscriber_id, now() as unsubscribed_at
     from ${leftLists(mail)} for key share of l, p`;
+  const isOfMail = sql`s.subscriber_id in (
+      select p.id from subscribers p where (p.id = ${mail.memberId} or p.email = ${mail.email}) and ${ofTenant(mail, "p")})
+    and (s.list_id = ${mail.listId} or exists (select from ${keptRows(mail, sql`s.list_id`, "newsletter_lists")}
+      and b.data->>'newsletter_id' = ${mail.resourceId}))`;
+  await optOutInBin(em, mail, isOfMail);
   const added = await insertOptOuts(em, mail, rows);
+  await optOutInBin(em, mail, isOfMail);
   const holders = await sql<{ id: string; email: string }>`
     select id, email from subscribers where ${ofTenant(mail)} and email = ${mail.email}`.execute(kysely(em));
   if (holders.rows[0]?.id === mail.memberId) return added;

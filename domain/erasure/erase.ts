@@ -115,12 +115,10 @@ async function eraseAudience(erasing: Erasing): Promise<void> {
   const isOfPerson = sql`${ofTenant(tenant)} and email = ${email}`;
   await change(erasing, async ({ tx, run }) => {
     const contacts = await run("contacts", "deleted", sql`delete from contacts where ${isOfPerson}`);
-    await run(
-      "subscriptions",
-      "deleted",
-      sql`delete from subscriptions where ${ofTenant(tenant)} and subscriber_id in (
-        select id from subscribers where ${isOfPerson} for update)`,
-    );
+    for (const table of ["subscriptions", "bin_subscriptions"] as const) {
+      const ofSubscriber = sql`subscriber_id in (select id from subscribers where ${isOfPerson} for update)`;
+      await run(table, "deleted", sql`delete from ${sql.table(table)} where ${ofTenant(tenant)} and ${ofSubscriber}`);
+    }
     const subscribers = await run("subscribers", "deleted", sql`delete from subscribers where ${isOfPerson}`);
     await run(
       "confirmation_mails",

@@ -2,6 +2,7 @@ import { sql } from "kysely";
 import type { FormField } from "../../db/entities/form.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { lockListForInserts } from "../audience/lists.ts";
+import { moveToBin } from "../bin/bin.ts";
 import { orNotFound } from "../errors.ts";
 import { newId } from "../ids.ts";
 import type { Vault } from "../secrets/crypto.ts";
@@ -10,7 +11,7 @@ import { type LinkTeam, LOOK } from "../teams/brand.ts";
 import { holdPlace } from "../teams/record-limit.ts";
 
 /** That a team may have in an environment. */
-const MAX_FORMS = 100;
+export const MAX_FORMS = 100;
 
 /** The columns that members write, and the texts. */
 export interface FormBody {
@@ -27,7 +28,7 @@ export interface FormBody {
 
 /** In the caller's transaction. @returns its id @throws {ApiError} `not_found` for the list; `resource_limit_reached` */
 export async function createForm(em: EntityManager, vault: Vault, tenant: Tenant, body: FormBody): Promise<string> {
-  await holdPlace(em, tenant, { table: "forms", name: "forms", remedy: "use one of them anew" }, MAX_FORMS);
+  await holdPlace(em, tenant, { table: "forms", name: "forms" }, MAX_FORMS);
   const id = newId("form");
   const columns = await columnsOf(em, tenant, id, body);
   await kysely(em)
@@ -49,6 +50,13 @@ export async function updateForm(em: EntityManager, tenant: Tenant, id: string, 
   orNotFound(await form.forNoKeyUpdate().executeTakeFirst());
   const columns = await columnsOf(em, tenant, id, body);
   await kysely(em).updateTable("forms").set(columns).where(ofTenant(tenant)).where("id", "=", id).execute();
+}
+
+/** It waits in the bin; its texts stay. In the caller's transaction. @throws {ApiError} `not_found` */
+export async function deleteForm(em: EntityManager, tenant: Tenant, id: string): Promise<void> {
+  const form = kysely(em).selectFrom("forms").select("name").where(ofTenant(tenant)).where("id", "=", id);
+  const { name } = orNotFound(await form.forUpdate().executeTakeFirst());
+  await moveToBin(em, tenant, { kind: "form", id, name });
 }
 
 /** Texts are written where they differ from the last ones. */

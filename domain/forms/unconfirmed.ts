@@ -17,7 +17,8 @@ export const unconfirmedSignUps: Pruning = {
     const { rows } = await sql<Tenant & { listId: string; id: string; isAlone: boolean }>`
       select s.team_id as "teamId", s.environment, s.list_id as "listId", s.subscriber_id as id,
         p.created_at = s.created_at and not exists (
-          select from subscriptions o where o.subscriber_id = p.id and o.list_id <> s.list_id) as "isAlone"
+          select from subscriptions o where o.subscriber_id = p.id and o.list_id <> s.list_id)
+          and not exists (select from bin_subscriptions o where o.subscriber_id = p.id) as "isAlone"
       from subscriptions s join subscribers p on p.id = s.subscriber_id
       where s.status = 'PENDING' and s.form_at < now() - make_interval(days => ${UNCONFIRMED_DAYS})
         and s.is_made_by_form and s.signed_up_again_at is null

@@ -8,6 +8,7 @@ import { transaction } from "../../db/transaction.ts";
 import { readAccess } from "../access/key-lookup.ts";
 import { lockKey } from "../access/keys.ts";
 import { segmentContacts } from "../audience/segments/segments.ts";
+import { moveToBin } from "../bin/bin.ts";
 import { ApiError, notFound } from "../errors.ts";
 import { resumeRefusal } from "../sends/client-commands.ts";
 import { pickAccount } from "../sends/drafts/draft.ts";
@@ -232,7 +233,7 @@ export async function renameSequence(em: EntityManager, tenant: Tenant, id: stri
 }
 
 /**
- * Deletes a DRAFT, or a STOPPED sequence that has mailed no person, with its steps and people.
+ * Moves a DRAFT, or a STOPPED sequence that has mailed no person, to the bin with its steps; its people are not kept.
  * @throws {ApiError} `not_found`; `resource_state_invalid` for another
  */
 export function deleteSequence(em: EntityManager, id: string): Promise<void> {
@@ -241,7 +242,6 @@ export function deleteSequence(em: EntityManager, id: string): Promise<void> {
     if (sequence.wave > 0) throw wrongState(sequence, "it has mailed, and its mails and figures refer to it");
     if (sequence.status !== "DRAFT" && sequence.status !== "STOPPED")
       throw wrongState(sequence, "sequence:stop ends it");
-    // The foreign keys delete all else.
-    await sql`delete from campaigns where id = ${id} and ${ofTenant(sequence)}`.execute(kysely(tx));
+    await moveToBin(tx, sequence, { kind: "sequence", id, name: sequence.name });
   });
 }

@@ -163,6 +163,8 @@ export async function* readRunning(em: EntityManager): AsyncGenerator<WatchedSeq
     const { rows }: { rows: WatchedSequence[] } = await sql<WatchedSequence>`
       select c.id, c.team_id as "teamId", c.status, case
           when q.members_noted_at is null then 'none'
+          -- Its people wait for a list that may be restored.
+          when exists (select from bin b where b.id = q.list_id) then 'none'
           when coalesce(q.swept_all_at < now() - interval '15 minutes', true) then 'all people'
           when q.segment_id is not null and exists (select from contacts k
             where k.team_id = q.team_id and k.environment = q.environment and k.email_status = 'ACTIVE'

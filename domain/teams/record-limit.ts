@@ -27,14 +27,15 @@ export async function lockRecords(em: EntityManager, { teamId, environment }: Te
 }
 
 /**
- * Until the caller's transaction ends: of several that race for the last place one wins. @throws {ApiError}
- * `resource_limit_reached`
+ * Until the caller's transaction ends: of several that race for the last place one wins.
+ * @param places how many are to be added @throws {ApiError} `resource_limit_reached`
  */
 export async function holdPlace(
   em: EntityManager,
   tenant: Tenant,
   { table, name, condition = sql<boolean>`true`, remedy = "delete one first" }: LimitedRecords,
   limit: number,
+  places = 1,
 ): Promise<void> {
   await lockRecords(em, tenant, table);
   // Counts no further than the limit, which may have been lowered since.
@@ -42,6 +43,6 @@ export async function holdPlace(
     select count(*)::int as count from (
       select from ${sql.table(table)} where ${ofTenant(tenant)} and ${condition} limit ${limit}) r`.execute(kysely(em));
   const count = rows[0]?.count ?? 0;
-  if (count < limit) return;
+  if (count + places <= limit) return;
   throw new ApiError("resource_limit_reached", `The team has ${limit} ${name}, as many as it may; ${remedy}.`);
 }

@@ -20,12 +20,13 @@ const KINDS = [
   ...(["image", "draftVersion", "template", "import", "dkimKey", "reportSource", "webhook", "delivery"] as const),
   "form" as const,
 ];
-/** Ids of the records that one team has; a sequence is a campaign. */
-export type Ids = Record<(typeof KINDS)[number] | "sequence", string>;
+/** Ids of the records that one team has; a sequence is a campaign, and a form is in the bin. */
+export type Ids = Record<(typeof KINDS)[number] | "sequence" | "binned", string>;
 
 export const ABSENT = Object.fromEntries([
   ...KINDS.map((kind) => [kind, newId(kind)]),
   ["sequence", newId("campaign")],
+  ["binned", newId("form")],
 ]) as Ids;
 
 export async function makeIds() {
@@ -43,8 +44,11 @@ export async function makeIds() {
   const template = (await app.templates.save.mutate({ body: { ...draft, name: "Template" } })).data.id;
   const sequence = { name: "Sequence", list_id: list, from_email: email };
   const domain = `${unique("news")}.example`;
+  const binned = (await app.forms.create.mutate({ body: formOf({ list }) })).data.id;
+  await app.forms.remove.mutate({ params: { formId: binned } });
   const ids: Ids = {
     list,
+    binned,
     segment: await addSegment(estate),
     newsletter: value("newsletterId"),
     campaign: value("campaignId"),
@@ -132,6 +136,8 @@ export const SAMPLES: Record<string, Sample> = {
   "audience.deleteSegment": ofSegment,
   "forms.create": (ids) => ({ body: formOf(ids) }),
   "forms.update": ({ form, list }) => ({ params: { formId: form }, body: formOf({ list }) }),
+  "forms.remove": ({ form }) => ({ params: { formId: form } }),
+  "bin.restore": ({ binned }) => ({ params: { recordId: binned } }),
   "forms.embed": ({ form }) => ({ params: { formId: form } }),
   "images.remove": (ids) => ({ params: { imageId: ids.image }, body: {} }),
   "imports.retrieve": ofImport,
@@ -192,6 +198,7 @@ export const LISTS: Record<string, object> = {
   "audience.history": { query: { email: "ada@example.com" } },
   "audience.fieldUse": { query: { name: "city" } },
   "images.list": { query: {} },
+  "bin.page": { query: {} },
   "sequences.page": { query: {} },
   "team.keys": { query: { state: "working" } },
 };

@@ -2,7 +2,7 @@ import { z } from "zod";
 import { FORM_FIELDS } from "../../../db/entities/form.ts";
 import { MAX_CONSENT_WORDS } from "../../../domain/audience/rules.ts";
 import { orNotFound } from "../../../domain/errors.ts";
-import { createForm, findForm, updateForm } from "../../../domain/forms/forms.ts";
+import { createForm, deleteForm, findForm, updateForm } from "../../../domain/forms/forms.ts";
 import { wordsOf } from "../../../domain/languages/words.ts";
 import { name, oneLine, orNull } from "../../fields.ts";
 import { readForm } from "../../forms/routes.ts";
@@ -43,6 +43,13 @@ export const formsRouter = router({
     async ({ ctx, input: { params, body } }) => {
       await updateForm(ctx.em, ctx.tenant, params.formId, body);
       return (await readForm(ctx.em, ctx.tenant, ctx.env.PUBLIC_URL, params.formId)).toJSON();
+    },
+  ),
+  remove: consoleMutation(
+    { role: "EDITOR", input: z.strictObject({ params: formParams }) },
+    async ({ ctx, input: { params } }) => {
+      await deleteForm(ctx.em, ctx.tenant, params.formId);
+      return { id: params.formId };
     },
   ),
   /** The link, the HTML and the script that the owner of a website copies. */

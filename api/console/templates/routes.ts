@@ -44,7 +44,7 @@ export const templatesRouter = router({
   ),
 
   remove: consoleMutation({ role: "EDITOR", input: ofTemplate }, async ({ ctx, input: { params } }) => {
-    await deleteTemplate(ctx.em, params.templateId);
+    await deleteTemplate(ctx.em, ctx.tenant, params.templateId);
     return { id: params.templateId };
   }),
 

@@ -6,6 +6,7 @@ import { Campaign, Newsletter, type ResourceType } from "../../../db/entities/se
 import { type EntityManager, kysely, ofTenant, type Tenant, tenantOf } from "../../../db/orm.ts";
 import { touchNewsletters } from "../../audience/lists.ts";
 import { lockSegment } from "../../audience/segments/segments.ts";
+import { moveToBin } from "../../bin/bin.ts";
 import type { Edit } from "../../edits.ts";
 import { ApiError, notFound, orNotFound } from "../../errors.ts";
 import { newId } from "../../ids.ts";
@@ -101,6 +102,12 @@ export async function lockDraft<T extends Broadcast>(em: EntityManager, kind: En
     });
   }
   return draft;
+}
+
+/** It waits in the bin. @throws {ApiError} as `lockDraft` */
+export async function deleteDraft(em: EntityManager, tenant: Tenant, type: ResourceType, id: string): Promise<void> {
+  const { name } = await lockDraft(em, BROADCASTS[type], id);
+  await moveToBin(em, tenant, { kind: type, id, name });
 }
 
 /**

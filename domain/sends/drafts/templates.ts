@@ -3,7 +3,8 @@ import { type ResourceType, Template } from "../../../db/entities/send.ts";
 import { Team } from "../../../db/entities/team.ts";
 import type { EntityManager, Tenant } from "../../../db/orm.ts";
 import { transaction } from "../../../db/transaction.ts";
-import { notFound, orNotFound } from "../../errors.ts";
+import { moveToBin } from "../../bin/bin.ts";
+import { orNotFound } from "../../errors.ts";
 import { newId } from "../../ids.ts";
 import type { BlockDocument } from "../../mail/blocks/schema.ts";
 import { showInThread } from "../../mail/examination.ts";
@@ -71,9 +72,9 @@ export async function renameTemplate(em: EntityManager, id: string, name: string
   await em.flush();
 }
 
-/** Drafts that were made of it stay. @throws {ApiError} `not_found` */
-export async function deleteTemplate(em: EntityManager, id: string): Promise<void> {
-  if ((await em.nativeDelete(Template, { id })) === 0) throw notFound();
+/** It waits in the bin; drafts that were made of it stay. @throws {ApiError} `not_found` */
+export async function deleteTemplate(em: EntityManager, tenant: Tenant, id: string): Promise<void> {
+  await moveToBin(em, tenant, { kind: "template", id, name: (await readTemplate(em, id)).name });
 }
 
 /**

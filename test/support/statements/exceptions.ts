@@ -152,7 +152,7 @@ export const EXCEPTIONS: readonly Exception[] = [
       "Sweeps and wakes of sequences serve all tenants; a workflow carries the id of its sequence, and no tenant.",
     program: "workers",
     file: /^(?:domain\/sequences|activities)\b/,
-    tables: ["campaigns", "sequences", "contacts", "sends"],
+    tables: ["campaigns", "sequences", "contacts", "sends", "bin"],
   },
   {
     reason: "The relay and the deliveries serve all tenants; each row carries its tenant along.",
@@ -205,7 +205,7 @@ export const EXCEPTIONS: readonly Exception[] = [
     file: /^domain\/retention\/prunings\.ts$/,
     tables: [
       ...["idempotency_records", "draft_versions", "imports", "send_previews", "confirmation_mails", "form_days"],
-      "audit_entries",
+      ...["audit_entries", "bin"],
     ],
     statement: /^delete from (\w+) where ctid = any\(array\( select ctid from \1 where /,
   },
@@ -213,7 +213,7 @@ export const EXCEPTIONS: readonly Exception[] = [
     reason: "Retention looks for sign-ups of all tenants that no person confirmed; each row carries its tenant along.",
     program: "workers",
     file: /^domain\/forms\/unconfirmed\.ts$/,
-    tables: ["subscriptions", "subscribers"],
+    tables: ["subscriptions", "subscribers", "bin_subscriptions"],
     statement: /s\.status = 'pending' and s\.form_at </,
   },
   {
