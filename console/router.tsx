@@ -72,6 +72,7 @@ const tree = root.addChildren([
     page("/webhooks", () => import("./pages/webhooks.tsx"), "Webhooks"),
     page("/webhooks/$webhookId", () => import("./pages/webhooks.tsx"), "Webhook"),
     page("/keys", () => import("./pages/keys.tsx"), "Page"),
+    page("/deleted", () => import("./pages/bin.tsx"), "Page"),
     page("/members", () => import("./pages/members.tsx"), "Page"),
     page("/audit", () => import("./pages/audit.tsx"), "Page"),
     page("/usage", () => import("./pages/usage.tsx"), "Page"),

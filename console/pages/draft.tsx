@@ -2,6 +2,7 @@ import { useQueryClient } from "@tanstack/react-query";
 import { Navigate, useNavigate, useParams } from "@tanstack/react-router";
 import { useEffect, useState } from "react";
 import { Act } from "../parts/act.tsx";
+import { RESTORABLE, useUndo } from "../parts/bin.tsx";
 import { type Draft, STATES, useContent, useSettings } from "../parts/draft/drafts.ts";
 import { DraftEditor } from "../parts/draft/editor.tsx";
 import { Preview } from "../parts/draft/preview.tsx";
@@ -43,6 +44,7 @@ function Shown({ kind, draft }: { kind: Kind; draft: Draft }) {
   const hasEnded = !isDraft && !isOpen(draft);
   const { calls, params } = useCalls(kind, id);
   const { restoreVersion } = useWorkspace().client.app.content;
+  const undo = useUndo();
   const mail = { type: kind, id };
   return (
     <>
@@ -70,7 +72,10 @@ function Shown({ kind, draft }: { kind: Kind; draft: Draft }) {
                 title={`Delete this ${kind}`}
                 act={(options) => calls.drafts.remove.mutate({ params }, options)}
                 onDone={() => navigate({ to: `${base}/${kind}s`, ignoreBlocker: true })}
-              />
+                undo={undo(id)}
+              >
+                {RESTORABLE}
+              </Remove>
             )}
           </More>
         )}

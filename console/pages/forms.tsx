@@ -2,8 +2,10 @@ import { useState } from "react";
 import type { Client, DataOf } from "../api.ts";
 import { Act, Opens } from "../parts/act.tsx";
 import { useLists } from "../parts/audience/people.tsx";
+import { RESTORABLE, useUndo } from "../parts/bin.tsx";
 import { useFilters } from "../parts/filters.tsx";
 import { Refused, Ticks, type Values } from "../parts/form.tsx";
+import { More } from "../parts/more.tsx";
 import { Copy, PageHead, State, When } from "../parts/page.tsx";
 import { List } from "../parts/table.tsx";
 import { useData, useRole, useWorkspace } from "../session.tsx";
@@ -20,6 +22,7 @@ const OPEN = { true: ["Open", "good"], false: ["Closed", "muted"] } as const;
 /** The sign-up forms of a team. */
 export function Page() {
   const { client, base } = useWorkspace();
+  const undo = useUndo();
   const mayWrite = useRole("EDITOR");
   const lists = Object.fromEntries(useLists().map(({ id, name }) => [id, name]));
   return (
@@ -46,6 +49,19 @@ export function Page() {
                   {() => <Ways formId={form.id} />}
                 </Opens>
                 {mayWrite && <FormButton lists={lists} form={form} />}
+                {mayWrite && (
+                  <More of={form.name}>
+                    <Act
+                      title={`Delete ${form.name}`}
+                      short="Delete"
+                      kind="danger"
+                      submit="Delete form"
+                      note={`Its page ends, and websites that use it take no more sign-ups. ${RESTORABLE}`}
+                      act={() => client.app.forms.remove.mutate({ params: { formId: form.id } })}
+                      undo={undo(form.id)}
+                    />
+                  </More>
+                )}
               </div>
             ),
           },

@@ -9,6 +9,7 @@ import {
   PersonLink,
   SUBSCRIPTION_STATUSES,
 } from "../parts/audience/people.tsx";
+import { RESTORABLE, useUndo } from "../parts/bin.tsx";
 import { Export } from "../parts/export.tsx";
 import { ChoiceFilter, choiceOf, SearchFilter, useFilters } from "../parts/filters.tsx";
 import type { Values } from "../parts/form.tsx";
@@ -29,6 +30,7 @@ const OPTINS = { DOUBLE: "Double", SINGLE: "Single" } as const;
 /** The lists of a team. */
 export function Lists() {
   const { client, base } = useWorkspace();
+  const undo = useUndo();
   const mayWrite = useRole("EDITOR");
   const [{ q }] = useFilters();
   return (
@@ -60,8 +62,9 @@ export function Lists() {
                   <Remove
                     title={`Delete ${name}`}
                     act={(options) => client.api.lists.remove.mutate({ params: { listId: id } }, options)}
+                    undo={undo(id)}
                   >
-                    Its subscribers stay in the audience; their subscriptions to it end.
+                    Its subscribers stay in the audience; their subscriptions to it end. {RESTORABLE}
                   </Remove>
                 </More>
               ),

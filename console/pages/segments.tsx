@@ -5,6 +5,7 @@ import type { Client, DataOf } from "../api.ts";
 import { Act } from "../parts/act.tsx";
 import { type Condition, Conditions, canShow, grouped, isUnfinished } from "../parts/audience/builder.tsx";
 import { PersonLink, useFields } from "../parts/audience/people.tsx";
+import { RESTORABLE, useUndo } from "../parts/bin.tsx";
 import { Duplicate } from "../parts/duplicate.tsx";
 import { useFilters } from "../parts/filters.tsx";
 import { Form, type FormProps } from "../parts/form.tsx";
@@ -174,6 +175,7 @@ function Count({ conditions, isReady }: { conditions: unknown; isReady: boolean 
 function Delete({ segment: { id, used_by: uses } }: { segment: Segment }) {
   const { client, base } = useWorkspace();
   const navigate = useNavigate();
+  const undo = useUndo();
   const sequences = uses.filter((use) => use.is_sequence);
   return (
     <Remove
@@ -184,8 +186,9 @@ function Delete({ segment: { id, used_by: uses } }: { segment: Segment }) {
         return { meta: { impact } };
       }}
       onDone={() => navigate({ to: `${base}/segments` })}
+      undo={undo(id)}
     >
-      Its contacts stay. {uses.length > 0 && `It is used by ${uses.map(({ name }) => name).join(", ")}.`}
+      Its contacts stay. {RESTORABLE} {uses.length > 0 && `It is used by ${uses.map(({ name }) => name).join(", ")}.`}
     </Remove>
   );
 }

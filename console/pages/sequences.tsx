@@ -3,6 +3,7 @@ import { useState } from "react";
 import { type CallContext, type Client, capitalized, type DataOf } from "../api.ts";
 import { Act } from "../parts/act.tsx";
 import { type Condition, Conditions, grouped, partsOf } from "../parts/audience/builder.tsx";
+import { RESTORABLE, useUndo } from "../parts/bin.tsx";
 import { blocksText, EMPTY } from "../parts/draft/blocks/text.ts";
 import { type Content, isHtml, type Place, plainSubject, type Written } from "../parts/draft/content.ts";
 import { type Mail, STATES, useAccounts, useSizedTargets, usualSender } from "../parts/draft/drafts.ts";
@@ -113,6 +114,7 @@ const peopleIn = (counts: Partial<Record<string, number>>) =>
 /** One sequence: its steps, and the people at each. */
 export function OneSequence() {
   const { client, base } = useWorkspace();
+  const undo = useUndo();
   const { sequenceId = "" } = useParams({ strict: false });
   const params = { sequenceId };
   const { sequences } = client.app;
@@ -211,7 +213,8 @@ export function OneSequence() {
                 title="Delete"
                 kind="danger"
                 submit="Delete sequence"
-                note={`Its ${steps.length === 1 ? "step is" : `${steps.length} steps are`} deleted, too. It has emailed no one.`}
+                note={`Its ${steps.length === 1 ? "step is" : `${steps.length} steps are`} deleted, too. It has emailed no one. ${RESTORABLE}`}
+                undo={undo(sequenceId)}
                 // It leaves the page before that is read again.
                 act={() => sequences.remove.mutate({ params }).then(() => navigate({ to: `${base}/sequences` }))}
               />

@@ -1,5 +1,6 @@
 import type { ReactNode } from "react";
 import { Act } from "../parts/act.tsx";
+import { RESTORABLE, useUndo } from "../parts/bin.tsx";
 import { plainSubject } from "../parts/draft/content.ts";
 import { Duplicate } from "../parts/duplicate.tsx";
 import { SearchFilter, useFilters } from "../parts/filters.tsx";
@@ -87,6 +88,7 @@ function Card({ id, name, updated_at, actions, children }: CardProps) {
 
 function Changes(template: Template) {
   const { templates } = useWorkspace().client.app;
+  const undo = useUndo();
   const { id, name } = template;
   const params = { templateId: id };
   const read = async () => {
@@ -111,8 +113,9 @@ function Changes(template: Template) {
         title={`Delete ${name}`}
         short="Delete"
         kind="danger"
-        note="Emails created from it stay as they are."
+        note={`Emails created from it stay as they are. ${RESTORABLE}`}
         act={() => templates.remove.mutate({ params })}
+        undo={undo(id)}
       />
     </>
   );

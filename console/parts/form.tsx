@@ -35,6 +35,8 @@ export interface FormProps {
   submit: string;
   /** The effect, shown once it is there; a text that `onSubmit` answers takes its place. */
   done?: string | undefined;
+  /** Takes the effect back, by a button beside it. */
+  undo?: (() => unknown) | undefined;
   inputs?: readonly Input[] | undefined;
   /** First values of the inputs. */
   values?: Readonly<Record<string, unknown>> | undefined;
@@ -72,7 +74,7 @@ export function focusRefused(form: HTMLFormElement | null, error: unknown) {
 
 /** A form whose refusals stand beside their fields. */
 export function Form(props: FormProps) {
-  const { onSubmit, onDone, onKept, onCancel, isDanger = false } = props;
+  const { onSubmit, onDone, onKept, onCancel, undo, isDanger = false } = props;
   const { edits, submit, inputs = [], values, children, isDisabled } = props;
   const form = useRef<HTMLFormElement>(null);
   const { saveFrom, dialog } = useEdit(edits);
@@ -104,7 +106,7 @@ export function Form(props: FormProps) {
       const [, verb = "", noun = ""] = /^(\w+) ?(?:(?:the|this|an?) )?(.*)$/.exec(submit) ?? [];
       const done = noun ? `${noun} ${DONE[verb]?.toLowerCase()}` : DONE[verb];
       const effect = typeof result === "string" ? result : DONE[verb] && done;
-      if (effect) toast(effect);
+      if (effect) toast(effect, undo);
       onDone?.();
     },
     onError: (thrown) => {

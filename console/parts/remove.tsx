@@ -15,14 +15,16 @@ interface RemoveProps {
   children?: ReactNode;
   /** May leave the page of the deleted record. */
   onDone?: () => unknown;
+  undo?: (() => unknown) | undefined;
 }
 
 /** A button for a destructive act: it shows the impact of a dry run before it acts. */
-export const Remove = ({ title, short, act, children, onDone }: RemoveProps) => (
+export const Remove = ({ title, short, act, children, onDone, undo }: RemoveProps) => (
   <Act
     title={title}
     short={short}
     kind="danger"
+    undo={undo}
     act={async (_, context) => {
       await act({ context });
       await onDone?.();

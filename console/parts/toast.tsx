@@ -3,8 +3,17 @@ import { capitalized } from "../api.ts";
 
 const manager = Toast.createToastManager();
 
-/** Shows the effect of an act for some seconds, on any page. */
-export const toast = (text: string) => void manager.add({ title: capitalized(text) });
+/** Shows the effect of an act for some seconds, on any page. @param undo takes it back, by a button that is shown for longer */
+export function toast(text: string, undo?: () => unknown) {
+  const onClick = () => {
+    manager.close(id);
+    undo?.();
+  };
+  const id = manager.add({
+    title: capitalized(text),
+    ...(undo && { timeout: 10_000, actionProps: { children: "Undo", onClick } }),
+  });
+}
 
 export const Toasts = () => (
   <Toast.Provider toastManager={manager} timeout={3_000}>
@@ -23,5 +32,6 @@ const Shown = () =>
   Toast.useToastManager().toasts.map((one) => (
     <Toast.Root key={one.id} toast={one} className="toast" {...NO_DIALOG}>
       <Toast.Title render={<span />} />
+      <Toast.Action />
     </Toast.Root>
   ));

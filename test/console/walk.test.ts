@@ -37,7 +37,7 @@ const PAGES = [
   "",
   ...["newsletters", "campaigns", "templates", "sequences", "lists", "subscribers", "contacts", "segments", "imports"],
   ...["fields", "suppressions", "accounts", "domains", "providers", "webhooks", "keys", "members", "usage", "settings"],
-  ...["brand", "forms", "audit"],
+  ...["brand", "forms", "audit", "deleted"],
 ];
 
 /** Signs in at the form of the page, by the link of the mail. */
