@@ -1,5 +1,6 @@
 import { Link } from "@tanstack/react-router";
 import type { Client, DataOf } from "../api.ts";
+import { useUndo } from "../parts/bin.tsx";
 import { plainSubject } from "../parts/draft/content.ts";
 import { STATES } from "../parts/draft/drafts.ts";
 import { Duplicate } from "../parts/duplicate.tsx";
@@ -49,6 +50,7 @@ function Page({ kind }: { kind: Kind }) {
   const texts = TEXTS[kind];
   const startOf = useStartText();
   const { calls } = useCalls(kind, "");
+  const undo = useUndo();
   return (
     <>
       <PageHead title={texts.title}>
@@ -92,6 +94,7 @@ function Page({ kind }: { kind: Kind }) {
                     <Remove
                       title={`Delete ${draft.name}`}
                       short="Delete"
+                      undo={undo(draft.id)}
                       act={(options) => calls.drafts.remove.mutate({ params: { [`${kind}Id`]: draft.id } }, options)}
                     />
                   )}

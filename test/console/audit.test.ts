@@ -56,7 +56,7 @@ const INPUTS: Record<string, (ids: Ids) => object> = {
 const REFUSED = [
   ...["accounts.connect", "accounts.resume", "accounts.setCredentials", "accounts.domains.activate"],
   ...["accounts.domains.check", "accounts.webhooks.retry", "content.publish", "content.reschedule", "content.sendTest"],
-  ...["sequences.create", "imports.check", "imports.run", "accounts.disconnect"],
+  ...["sequences.create", "imports.check", "imports.run", "imports.undo", "accounts.disconnect"],
 ];
 
 describe("The audit log", () => {

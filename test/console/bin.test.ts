@@ -32,7 +32,7 @@ const pageOf = async (client: Client) => (await client.app.bin.page.query({ quer
 
 /** What a restore changes, and what is no part of a record. */
 const CHANGED = ["updated_at", "updated_by", "address_version"];
-const OTHERS = /^(bin|webhook_|idempotency|request_counts|audience_|contact_slot)/;
+const OTHERS = /^(audit_entries|bin|webhook_|idempotency|request_counts|audience_|contact_slot)/;
 
 /** All rows that hold an id, with their tables. */
 async function rowsWith(id: string): Promise<string[]> {
