@@ -12,7 +12,7 @@ const ACCEPTED: Readonly<Record<string, string>> = {
   "<style> element": "it holds the dark mode and the columns of phones alone",
   "@media": "columns stay beside each other, or a program has colours of its own for the dark",
   "<body> element": "the table inside it has the same background",
-  "border-radius": "a button has corners",
+  "border-radius": "a button or an image has corners",
   "display:none": "the preheader is hidden in several ways",
   "max-height property": "as display:none",
   overflow: "as display:none",

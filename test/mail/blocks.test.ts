@@ -108,6 +108,17 @@ describe("Blocks", () => {
     assert.deepEqual(spaces(paragraph("a"), area, paragraph("b")), ["24", "16", "8"]);
   });
 
+  it("leave as much room between rows of columns as between columns on a phone, and none of a line below an image", () => {
+    const image = { type: "image", attrs: { src: "https://example.com/a.png", shape: "round" } };
+    const html = compile(document(columns([image], [button("Read", "")])));
+    assert.match(
+      html,
+      /<div class="column" style="[^"]*padding:0 0 8px;.*<div class="column" style="[^"]*padding:0 0 8px;/s,
+    );
+    assert.match(html, /<img [^>]*style="[^"]*vertical-align:bottom;[^"]*border-radius:50%"/);
+    assert.equal(refusedAt(document({ ...image, attrs: { ...image.attrs, shape: "star" } })).length, 1);
+  });
+
   it("show a button as an outline, and over the whole width", () => {
     const attrs = { label: "Go", href: "https://example.com/", look: "outline", align: "full" };
     const html = compile(document({ type: "button", attrs }));

@@ -110,10 +110,10 @@ const textsHtml = (look: Look, blocks: readonly TextBlock[]): string =>
   blocks.map((block, i) => textHtml(look, block, i === blocks.length - 1)).join("");
 
 /** @param room the width of the text around it, in pixels */
-function imageHtml({ src, alt, width, href }: Of<"image">["attrs"], room: number): string {
+function imageHtml({ src, alt, width, href, shape }: Of<"image">["attrs"], room: number): string {
   if (src === "") return "";
   const shown = Math.round(Math.min(width ?? room, room));
-  const style = `display:inline-block;width:100%;max-width:${shown}px;height:auto;border:0`;
+  const style = `display:inline-block;vertical-align:bottom;width:100%;max-width:${shown}px;height:auto;border:0${shape ? ";border-radius:50%" : ""}`;
   const name = shown === Math.round(room) ? ` class="wide"` : "";
   const image = `<img${name} src="${literalHtml(src)}" alt="${literalHtml(alt ?? "")}" width="${shown}" style="${style}">`;
   return href ? link(href, image, "text-decoration:none") : image;
@@ -194,14 +194,18 @@ function columnsHtml(around: Look, { content, attrs }: Of<"columns">, gap: strin
   const cell = (width: number) => `<td width="${width}" valign="top">`;
   const columns = content.map((column, i) => {
     const width = (parts[i] ?? 1) * unit;
-    const style = `display:inline-block;width:100%;max-width:${width}px;vertical-align:top`;
+    const style = `display:inline-block;width:100%;max-width:${width}px;padding:0 0 8px;vertical-align:top`;
     const rows = column.content.map((block) => rowHtml(look, block, GUTTER, width - 2 * GUTTER)).join("");
     const next = i === 0 ? "" : forOutlook(`</td>${cell(width)}`);
     return `${next}<div class="column" style="${style}">${TABLE} width="100%">${rows}</table></div>`;
   });
   const begin = forOutlook(`${TABLE} width="${all}"><tr>${cell((parts[0] ?? 1) * unit)}`);
   const [area, top, below] = background
-    ? [`${inDark(look, "area")} bgcolor="${background}"`, `16px ${GUTTER}px 0;background-color:${background}`, gap]
+    ? [
+        `${inDark(look, "area")} bgcolor="${background}"`,
+        `${PADDING}px ${GUTTER}px 0;background-color:${background}`,
+        gap,
+      ]
     : ["", `0 ${GUTTER}px`, ""];
   return `<tr><td${area} style="padding:${top};font-size:0">${begin}${columns.join("")}${forOutlook("</td></tr></table>")}</td></tr>${below}\n`;
 }

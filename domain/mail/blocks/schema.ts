@@ -109,6 +109,7 @@ const block = z.discriminatedUnion("type", [
       width: z.number().min(1).max(10_000).nullish(),
       href: orNone(href).nullish(),
       align,
+      shape: z.literal("round").nullish(),
     }),
   }),
   z.strictObject({

@@ -18,6 +18,7 @@ const INPUTS: Readonly<Record<string, readonly Input[]>> = {
     ["width", "Width in pixels", { type: "number", min: 1, max: 1_200 }],
     LINK,
     ALIGN,
+    ["shape", "Shape", { choices: { "": "As it is", round: "Round" } }],
   ],
   button: [
     ["label", "Text", { maxLength: 200 }],

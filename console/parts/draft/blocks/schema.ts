@@ -102,10 +102,10 @@ export const imageValues = ({ url, width }: { url: string; width: number }) => (
 
 const Image = leaf({
   name: "image",
-  attributes: { src: "", alt: "", width: null, href: null, align: null },
-  show: ({ src, alt, width }) =>
+  attributes: { src: "", alt: "", width: null, href: null, align: null, shape: null },
+  show: ({ src, alt, width, shape }) =>
     isOwn(String(src))
-      ? ["img", { src, alt, width }]
+      ? ["img", { src, alt, width, class: shape }]
       : ["span", { class: src ? "muted" : "no-image" }, src ? `Image: ${alt || src}` : "Choose an image"],
   parse: [
     "img[src]",
