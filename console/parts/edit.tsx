@@ -13,7 +13,7 @@ interface Question {
 }
 
 /** Saves of a record that others may edit, too; `dialog` is to be shown. */
-export function useEdit(of: Pick<Edited, "id" | "read"> | undefined) {
+export function useEdit(of: Omit<Edited, "record"> | undefined) {
   const queries = useQueryClient();
   const [question, setQuestion] = useState<Question>();
   const saveFrom = saverOf(of, async (edited, differences) => {

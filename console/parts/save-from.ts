@@ -10,6 +10,8 @@ export interface Edited<Record extends Version = Version> {
   id: string;
   record: Record;
   read: () => Promise<{ data: Record }>;
+  /** As the page has read it last, also after another save of its own. */
+  shown?: (() => Record | undefined) | undefined;
 }
 
 export interface Difference {
@@ -50,12 +52,14 @@ function differencesOf(began: Version, now: Version, body: object, by: string | 
 /** @param of without it no version is compared @param ask for the member's decision */
 export const saverOf =
   (
-    of: Pick<Edited, "id" | "read"> | undefined,
+    of: Omit<Edited, "record"> | undefined,
     ask: (edited: LastEdit, differences: readonly Difference[]) => Promise<Choice>,
   ): SaveFrom =>
   async (began, body, write) => {
     if (!of) return write({ context: {} }, began);
-    for (let seen = began; ; ) {
+    const shown = of.shown?.();
+    const isSame = shown && differencesOf(began, shown, body, null).length === 0;
+    for (let seen = isSame ? shown : began; ; ) {
       try {
         return await write({ context: { began: { id: of.id, updated_at: seen.updated_at } } }, seen);
       } catch (refused) {

@@ -67,6 +67,15 @@ describe("An edit of a mail that another member has changed", () => {
     assert.deepEqual([both.stored.subject, both.stored.wait_minutes], ["Bob's", "60"]);
     await assert.rejects(saveOverBob({ subject: "Ada's" }, { subject: "Bob's" }), /changed/);
   });
+
+  it("begins with what the page shows by now, unless that has another value of the same field", async () => {
+    const shown = () => ({ updated_at: "2", subject: "News", send_days: [1] });
+    const saveFrom = saverOf({ id: "cmp_1", read: assert.fail, shown }, assert.fail);
+    const beganWith = (body: object) =>
+      saveFrom({ updated_at: "1", ...{ subject: "News", send_days: [] } }, body, async ({ context }) => context.began);
+    assert.equal((await beganWith({ subject: "Mine" }))?.updated_at, "2");
+    assert.equal((await beganWith({ send_days: [2] }))?.updated_at, "1");
+  });
 });
 
 describe("A subject in a list", () => {

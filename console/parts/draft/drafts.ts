@@ -60,6 +60,9 @@ export function useSizedTargets(kind: Kind): readonly { id: string; name: string
 /** The sending accounts of the team. */
 export const useAccounts = () => useData(["accounts", "list"], ({ app }) => app.accounts.list.query({}));
 
+/** Saves of one draft, by its editor and its choices: one after the other, so that each begins with what the one before left. */
+export const IN_TURN = { scope: { id: "draft" } };
+
 /** Where the team has one alone there is no choice. */
 export const onlyOf = <One>(all: readonly One[]): One | undefined => (all.length === 1 ? all[0] : undefined);
 

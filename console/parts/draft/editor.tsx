@@ -11,7 +11,7 @@ import type { Kind } from "../send/calls.ts";
 import { linesOfText, refusedPlace } from "./blocks/text.ts";
 import { Body } from "./body.tsx";
 import { type Content, changesFrom, contentOf, isHtml, type Place, saveEdits, type Written } from "./content.ts";
-import { type Draft, useAccounts, useContent, useSettings } from "./drafts.ts";
+import { type Draft, IN_TURN, useAccounts, useContent, useSettings } from "./drafts.ts";
 import { TagField } from "./tag-field.tsx";
 
 /** From the last change on. */
@@ -23,6 +23,9 @@ const NOT_SAVED = new HttpRefusal({ message: "Not saved: sign in again." });
 
 /** Without a value a draft cannot be sent. */
 const FIRST_EMPTY = ':is([name="from_email"], [name="subject"])[value=""]';
+
+/** Blocks as a member can compare them. */
+const withLines = (data: Written) => ({ ...data, text: linesOfText(contentOf(data, []).blocks) });
 
 /** The content of a draft. */
 export function DraftEditor(of: { kind: Kind; draft: Draft; onDirty: (isDirty: boolean) => void }) {
@@ -86,15 +89,14 @@ export function Editor({ place, draft, tags, mayWrite, onDirty, children, below,
   const { isSubjectRequired, isNew } = is;
   const { base } = useWorkspace();
   const { read, fields, isAutosaved } = place;
+  const queries = useQueryClient();
+  const queryKey = [base, ...place.queryKey];
   const { saveFrom, dialog } = useEdit({
     id: draft.id,
-    read: async () => {
-      const { data } = await read();
-      return { data: { ...data, text: linesOfText(data.blocks) } };
-    },
+    read: async () => ({ data: withLines((await read()).data) }),
+    shown: () => withLines(queries.getQueryData(queryKey) ?? draft),
   });
   const began = useRef(draft);
-  const queries = useQueryClient();
   const [edits, setEdits] = useState<Partial<Content>>({});
   const [savedAt, setSavedAt] = useState<Date>();
   const refused = useRef<{ edits: Partial<Content>; isLasting: boolean }>(undefined);
@@ -122,12 +124,12 @@ export function Editor({ place, draft, tags, mayWrite, onDirty, children, below,
     return () => window.removeEventListener("keydown", save);
   }, []);
   const { mutate, mutateAsync, isPending, error } = useMutation({
+    ...IN_TURN,
     /** @param again what is saved although it was not changed */
     mutationFn: async (again: Partial<Content> | null) => {
       assertValid(form.current);
       const given = { ...again, ...changes };
       const data = await saveEdits(saveFrom, place, began.current, given);
-      const queryKey = [base, ...place.queryKey];
       await queries.cancelQueries({ queryKey, exact: true });
       queries.setQueryData(queryKey, (before: Written) => ({ ...before, ...data }));
       began.current = { ...draft, ...data };
@@ -150,7 +152,11 @@ export function Editor({ place, draft, tags, mayWrite, onDirty, children, below,
     changedAt.current ??= Date.now();
     const waitMs = Math.min(AUTOSAVE_MS, changedAt.current + MAX_WAIT_MS - Date.now());
     const timer = setTimeout(save, isAgain ? MAX_WAIT_MS : waitMs);
-    return () => clearTimeout(timer);
+    window.addEventListener("online", save);
+    return () => {
+      clearTimeout(timer);
+      window.removeEventListener("online", save);
+    };
   }, [edits, isAutosaved, isDirty, isPending]);
 
   const edit = (given: Partial<Content>) => {

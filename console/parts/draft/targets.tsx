@@ -1,12 +1,12 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
-import { useId, useState } from "react";
+import { useState } from "react";
 import { useRole, useWorkspace } from "../../session.tsx";
 import { Combobox } from "../combobox.tsx";
 import { useEdit } from "../edit.tsx";
 import { Field, MOST_LISTED, type Save, Ticks } from "../form.tsx";
 import { Problem } from "../page.tsx";
 import type { Kind } from "../send/calls.ts";
-import { type Draft, useAccounts, useContent, useSettings, useSizedTargets } from "./drafts.ts";
+import { type Draft, IN_TURN, useAccounts, useContent, useSettings, useSizedTargets } from "./drafts.ts";
 
 const DAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
 const OF_TEAM = { OFF: "off", ALL: "for everyone who has not said no", AGREED: "for people who agreed" };
@@ -119,9 +119,7 @@ interface Selection {
 /** A change that is saved at once. */
 function useSave<Value>(save: (value: Value) => Promise<unknown>) {
   const { base } = useWorkspace();
-  // One after the other: the last one stays.
-  const scope = { id: useId() };
-  const { mutate, error } = useMutation({ mutationKey: [base, "save"], mutationFn: save, scope });
+  const { mutate, error } = useMutation({ mutationKey: [base, "save"], mutationFn: save, ...IN_TURN });
   // A box that is not shown ticked in the same turn is set back by React until the change is under way.
   const [own, setOwn] = useState<Value>();
   const change = (value: Value) => {
