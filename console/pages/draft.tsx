@@ -6,7 +6,7 @@ import { RESTORABLE, useUndo } from "../parts/bin.tsx";
 import { type Draft, STATES, useContent, useSettings } from "../parts/draft/drafts.ts";
 import { DraftEditor } from "../parts/draft/editor.tsx";
 import { Preview } from "../parts/draft/preview.tsx";
-import { Targets } from "../parts/draft/targets.tsx";
+import { RECIPIENTS_ID, Targets } from "../parts/draft/targets.tsx";
 import { TestMail } from "../parts/draft/test-mail.tsx";
 import { Versions } from "../parts/draft/versions.tsx";
 import { Duplicate } from "../parts/duplicate.tsx";
@@ -37,6 +37,7 @@ function Shown({ kind, draft }: { kind: Kind; draft: Draft }) {
   const { base } = useWorkspace();
   const navigate = useNavigate();
   const [isDirty, setDirty] = useState(false);
+  const [shown, setShown] = useState<readonly number[]>();
   const mayWrite = useRole("EDITOR");
   const maySend = useRole("ADMIN");
   const { id, name, status, updated_at } = draft;
@@ -61,6 +62,11 @@ function Shown({ kind, draft }: { kind: Kind; draft: Draft }) {
           />
         )}
         {maySend && isDraft && <TestMail mail={mail} />}
+        {maySend && isDraft && (
+          <a className="button primary" href={`#${RECIPIENTS_ID}`}>
+            Review and send
+          </a>
+        )}
         {hasEnded && <SaveRecipients kind={kind} id={id} />}
         {mayWrite && (
           <More>
@@ -88,7 +94,7 @@ function Shown({ kind, draft }: { kind: Kind; draft: Draft }) {
       {isDraft && (
         <>
           <div className="draft">
-            <DraftEditor kind={kind} draft={draft} onDirty={setDirty} />
+            <DraftEditor kind={kind} draft={draft} onDirty={setDirty} shown={shown} />
             <Preview mail={mail} version={updated_at} />
           </div>
           <Targets kind={kind} draft={draft} />
@@ -107,7 +113,7 @@ function Shown({ kind, draft }: { kind: Kind; draft: Draft }) {
           <h2>{hasEnded ? "Report" : "Send"}</h2>
           {isDraft ? (
             // Another content or target has another check.
-            <CheckSend key={updated_at} kind={kind} draft={draft} />
+            <CheckSend key={updated_at} kind={kind} draft={draft} onShow={setShown} />
           ) : (
             <Part>
               <SendOf kind={kind} draft={draft} />

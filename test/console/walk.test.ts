@@ -186,7 +186,7 @@ describe("The console in a browser", function () {
       await page.getByText(/^Saved \d/).waitFor();
       await tabTo(button("Check the send"));
       await press("Enter");
-      await page.getByText("Ready to send.").waitFor();
+      await page.getByText(/^Ready/).waitFor();
       assert.equal(await button("Check the send").and(page.locator(":focus")).count(), 1);
       await page.getByText("Readers of the walk (1,000)").waitFor();
       await tabTo(button("Confirm the send"));

@@ -28,8 +28,8 @@ const FIRST_EMPTY = ':is([name="from_email"], [name="subject"])[value=""]';
 const withLines = (data: Written) => ({ ...data, text: linesOfText(contentOf(data, []).blocks) });
 
 /** The content of a draft. */
-export function DraftEditor(of: { kind: Kind; draft: Draft; onDirty: (isDirty: boolean) => void }) {
-  const { kind, draft, onDirty } = of;
+export function DraftEditor(of: Pick<EditorProps, "onDirty" | "shown"> & { kind: Kind; draft: Draft }) {
+  const { kind, draft, onDirty, shown } = of;
   const accounts = useAccounts();
   const { merge_tags: tags } = useSettings(kind, draft.id);
   const place = useContent(kind, draft.id);
@@ -58,7 +58,7 @@ export function DraftEditor(of: { kind: Kind; draft: Draft; onDirty: (isDirty: b
       </div>
     </details>
   );
-  return <Editor {...{ place, draft, tags, onDirty, below }} mayWrite={useRole("EDITOR")} />;
+  return <Editor {...{ place, draft, tags, onDirty, shown, below }} mayWrite={useRole("EDITOR")} />;
 }
 
 /** What a controlled field takes, by its name. */
@@ -74,7 +74,9 @@ interface EditorProps {
   draft: Written;
   tags: readonly string[];
   mayWrite: boolean;
-  onDirty?: (isDirty: boolean) => void;
+  onDirty?: ((isDirty: boolean) => void) | undefined;
+  /** The place that is to be shown, as `ShowPlace` says. */
+  shown?: readonly number[] | undefined;
   /** Above the subject. */
   children?: (input: InputOf) => ReactNode;
   /** Below the preheader. */
@@ -85,7 +87,7 @@ interface EditorProps {
 }
 
 /** Edits the text of a mail. */
-export function Editor({ place, draft, tags, mayWrite, onDirty, children, below, ...is }: EditorProps) {
+export function Editor({ place, draft, tags, mayWrite, onDirty, shown, children, below, ...is }: EditorProps) {
   const { isSubjectRequired, isNew } = is;
   const { base } = useWorkspace();
   const { read, fields, isAutosaved } = place;
@@ -113,6 +115,10 @@ export function Editor({ place, draft, tags, mayWrite, onDirty, children, below,
     // The focus is on the page, not on a part of it.
     if (document.activeElement?.contains(form.current)) form.current?.querySelector<HTMLElement>(FIRST_EMPTY)?.focus();
   }, []);
+  useEffect(() => {
+    if (shown?.length === 0) form.current?.querySelector<HTMLElement>('[name="subject"]')?.focus();
+    else if (shown) setShownPath(shown);
+  }, [shown]);
   useEffect(() => onDirty?.(isDirty), [isDirty, onDirty]);
   useEffect(() => {
     const save = (event: KeyboardEvent) => {
@@ -174,7 +180,7 @@ export function Editor({ place, draft, tags, mayWrite, onDirty, children, below,
   });
   const refusal = error && !(error instanceof Kept) ? refusalOf(error) : undefined;
   const refusedAt = refusedPlace(content["blocks"] ?? "", refusal?.param);
-  const shown = savedAt ?? new Date(draft.updated_at);
+  const last = savedAt ?? new Date(draft.updated_at);
 
   return (
     <div className="stack">
@@ -239,7 +245,7 @@ export function Editor({ place, draft, tags, mayWrite, onDirty, children, below,
             Save
           </button>
           <span className="muted" role="status">
-            {isPending ? "Saving…" : isDirty || (isNew && !savedAt) ? "Not saved yet" : `Saved ${timeText(shown)}`}
+            {isPending ? "Saving…" : isDirty || (isNew && !savedAt) ? "Not saved yet" : `Saved ${timeText(last)}`}
           </span>
         </div>
       )}

@@ -12,6 +12,8 @@ const DAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"
 const OF_TEAM = { OFF: "off", ALL: "for everyone who has not said no", AGREED: "for people who agreed" };
 const TRACKING: Record<string, boolean | null> = { team: null, on: true, off: false };
 
+export const RECIPIENTS_ID = "recipients";
+
 /** Whom a draft goes to, on which days, and whether opens and clicks are counted. Each choice is saved at once. */
 export function Targets({ kind, draft }: { kind: Kind; draft: Draft }) {
   const { client, current, base } = useWorkspace();
@@ -34,7 +36,7 @@ export function Targets({ kind, draft }: { kind: Kind; draft: Draft }) {
     return saveFrom({ ...now, ...queries.getQueryData<object>([...key, "settings"]) }, body, write);
   };
   return (
-    <section className="cards" aria-label="Recipients and sending">
+    <section className="cards" id={RECIPIENTS_ID} tabIndex={-1} aria-label="Recipients and sending">
       {"lists" in draft ? (
         <Several
           label="Lists"

@@ -4,6 +4,7 @@ import { useState } from "react";
 import { type DataOf, refusalOf } from "../../api.ts";
 import { useRole, useWorkspace } from "../../session.tsx";
 import { Act } from "../act.tsx";
+import { weakPlace } from "../draft/blocks/text.ts";
 import { type Draft, type Mail, useSettings } from "../draft/drafts.ts";
 import { Field } from "../form.tsx";
 import { Facts, Problem, When } from "../page.tsx";
@@ -16,8 +17,11 @@ type GateState = GateReport["gates"][number];
 
 const STOPS = "Emails already sent cannot be taken back; you can pause or cancel the rest.";
 
+/** Shows a place of the editor: the index of each node on the way to it, or none for the subject. */
+export type ShowPlace = (path: readonly number[]) => void;
+
 /** Checks a draft against every gate, makes the preview of its send when all are met, and confirms it. */
-export function CheckSend({ kind, draft }: { kind: Kind; draft: Draft }) {
+export function CheckSend({ kind, draft, onShow }: { kind: Kind; draft: Draft; onShow: ShowPlace }) {
   const { id } = draft;
   const { client, base } = useWorkspace();
   const { calls, params } = useCalls(kind, id);
@@ -40,8 +44,10 @@ export function CheckSend({ kind, draft }: { kind: Kind; draft: Draft }) {
     },
   });
   const { report, preview, confirmKey } = check.data ?? {};
+  const warnings = useWarnings(mail, check.submittedAt, report !== undefined);
   const links = useLinks(mail, report && check.submittedAt);
   const broken = links.data?.links.filter(({ outcome }) => outcome === "broken").length ?? 0;
+  const seen = broken + (warnings.data?.length ?? 0);
   const begins = `Sending starts within a minute${draft.send_days.length > 0 ? ", or on the next allowed day" : ""}.`;
 
   const confirm = async () => {
@@ -77,9 +83,11 @@ export function CheckSend({ kind, draft }: { kind: Kind; draft: Draft }) {
         Check the send
       </button>
       <div role="status">
-        {check.isPending && "Checking…"}
-        {report && preview && broken === 0 && <strong className="good">Ready to send.</strong>}
-        {report && preview && broken > 0 && <strong className="warn">Ready to send, with problems below.</strong>}
+        {(check.isPending || warnings.isLoading) && "Checking…"}
+        {preview && !warnings.isLoading && seen === 0 && <strong className="good">Ready to send.</strong>}
+        {preview && seen > 0 && (
+          <strong className="warn">Ready, with {seen === 1 ? "1 thing" : `${seen} things`} to look at.</strong>
+        )}
         {report && !preview && <strong className="wrong">Not ready to send yet.</strong>}
       </div>
       {outdated && (
@@ -89,7 +97,7 @@ export function CheckSend({ kind, draft }: { kind: Kind; draft: Draft }) {
       )}
       <Problem error={check.error} />
       {report && <GateList kind={kind} report={report} />}
-      {report && <Warnings mail={mail} at={check.submittedAt} />}
+      {report && <Warnings mail={mail} at={check.submittedAt} draft={draft} onShow={onShow} />}
       {report && <Links of={links} />}
       {report && <Numbers kind={kind} report={report} preview={preview} />}
       {preview && (
@@ -120,22 +128,47 @@ export function CheckSend({ kind, draft }: { kind: Kind; draft: Draft }) {
   );
 }
 
-/** Weaknesses of the mail that keep it from no send. */
-export function Warnings({ mail, at }: { mail: Mail; at: number | string }) {
+function useWarnings(mail: Mail, at: number | string, enabled = true) {
   const { client, base } = useWorkspace();
-  const { data, error } = useQuery({
+  return useQuery({
     queryKey: [base, "warnings", mail, at],
     queryFn: async () => (await client.app.content.check.query({ query: mail })).data.warnings,
     retry: false,
+    enabled,
   });
+}
+
+/** With these a mail is hardly finished. */
+const UNFINISHED = /^(placeholder|empty_link)$/;
+
+type Warning = { kind: string; message: string; path?: readonly number[] | undefined };
+
+interface WarningsProps {
+  mail: Mail;
+  at: number | string;
+  /** With its editor on the page. */
+  draft?: Draft;
+  onShow?: ShowPlace;
+}
+
+/** Weaknesses of the mail that keep it from no send. */
+export function Warnings({ mail, at, draft, onShow }: WarningsProps) {
+  const { base } = useWorkspace();
+  const { data, error } = useWarnings(mail, at);
   if (!data?.length) return <Problem error={error} />;
   return (
     <section className="stack">
       <h3>Suggestions</h3>
       <ul aria-label="Suggestions">
-        {data.map(({ kind, message }) => (
-          <li key={message}>
-            {message} {kind === "no_postal_address" && <Link to={`${base}/brand`}>Set it under Brand</Link>}
+        {data.map(({ kind, message, path = draft && weakPlace(kind, draft) }: Warning) => (
+          <li key={message} className={UNFINISHED.test(kind) ? "warn" : undefined}>
+            {message}{" "}
+            {path && (
+              <button type="button" className="plain" onClick={() => onShow?.([...path])}>
+                Show it
+              </button>
+            )}
+            {kind === "no_postal_address" && <Link to={`${base}/brand`}>Set it under Brand</Link>}
             {kind === "condition_without_tracking" && <Link to={`${base}/settings`}>Settings</Link>}
           </li>
         ))}

@@ -51,6 +51,31 @@ export function linesOf({ type, text, attrs = {}, content = [], marks = [] }: JS
 /** @param blocks as `blocksText` writes them, or "" */
 export const linesOfText = (blocks: string): string => (blocks ? linesOf(JSON.parse(blocks)) : "");
 
+const PLACEHOLDER = /\[\p{L}[^[\]\n]{2,200}\]/u;
+/** Whether a node has the weakness that the service warns of. */
+const WEAK: Readonly<Record<string, (node: JSONContent) => boolean>> = {
+  placeholder: ({ text = "" }) => PLACEHOLDER.test(text),
+  empty_link: ({ type, attrs }) => type === "button" && !attrs?.["href"],
+  image_without_text: ({ type, attrs }) => type === "image" && Boolean(attrs?.["src"]) && !attrs?.["alt"]?.trim(),
+};
+
+/** The first of its nodes of which something is true. */
+function pathTo(node: JSONContent, isIt: ((node: JSONContent) => boolean) | undefined): number[] | undefined {
+  if (isIt?.(node)) return [];
+  const paths = (node.content ?? []).map((child) => pathTo(child, isIt));
+  const index = paths.findIndex(Boolean);
+  return paths[index] && [index, ...paths[index]];
+}
+
+/** Where a draft has a weakness first: the path to its node, or none to its subject. */
+export function weakPlace(
+  kind: string,
+  draft: { subject: string | null; blocks: string },
+): readonly number[] | undefined {
+  if (kind === "long_subject" || (kind === "placeholder" && PLACEHOLDER.test(draft.subject ?? ""))) return [];
+  return draft.blocks ? pathTo(JSON.parse(draft.blocks), WEAK[kind]) : undefined;
+}
+
 /** A place in a document, by the index of each node on the way to it, and what stands there. */
 export interface RefusedPlace {
   path: readonly number[];
