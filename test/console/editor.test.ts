@@ -80,8 +80,8 @@ describe("The editor of a draft", function () {
     await buildConsole();
     sender = await makeSender({ recipients: 0 });
   });
-  // The save of a second editor is refused, and so is a template that is not written to its end.
-  const inPage = openBrowser(program, /status of (400|409|422)/);
+  // The save of a second editor is refused, as is a template that is not written to its end, and one save without a connection.
+  const inPage = openBrowser(program, /status of (400|409|422|503)/);
 
   /** Opens a new draft. @param body its HTML; none begins as blocks */
   async function open(page: Page, body?: string, view = "") {
@@ -308,11 +308,13 @@ describe("The editor of a draft", function () {
   it("says before a send what could be better in the mail, and saves it again in a brand that was changed", async () => {
     await inPage({}, async (page) => {
       const { app, one, read } = await open(page);
-      const content = [words(word("Read", linkTo("http://example.com")))];
+      const content = [words(word("Read", linkTo("http://example.com"))), words(word("Dear [name of reader]"))];
       const blocks = { type: "doc" as const, content } as never;
       await app.content.saveBlocks.mutate({ body: { ...one, blocks, preheader: null } });
       await page.reload();
       const list = page.getByRole("list", { name: "Suggestions" });
+      await page.getByRole("link", { name: "Review and send" }).press("Enter");
+      await focused(page, "[aria-label='Recipients and sending']");
       const check = async (count: number) => {
         await button(page, "Check the send").click();
         await list.getByText("http").waitFor();
@@ -320,7 +322,9 @@ describe("The editor of a draft", function () {
       };
       const asked: string[] = [];
       page.on("request", (request) => /content\.links/.test(request.url()) && asked.push(request.url()));
-      await check(2);
+      await check(3);
+      await list.getByRole("button", { name: "Show it" }).click();
+      await page.waitForFunction(`getSelection().toString() === "Dear [name of reader]"`);
       await button(page, "More actions").click();
       await page.getByRole("menuitem", { name: "Save as template" }).click();
       await button(page, "Save template").click();
@@ -339,7 +343,7 @@ describe("The editor of a draft", function () {
       await button(page, "Apply the new brand").click();
       await page.getByText("The brand has changed").waitFor({ state: "detached" });
       assert.match((await read()).body ?? "", /content="en #ffeb3b #ffffff sans"/);
-      await check(1);
+      await check(2);
       await app.team.changeBrand.mutate({ body: { postal_address: null } });
     });
   });
@@ -462,6 +466,40 @@ describe("The editor of a draft", function () {
         await page.clock.runFor(1_400);
       }
       await eventually(async () => JSON.stringify(await read()) !== before, { what: "a save" });
+    });
+  });
+
+  it("saves text and choices one after the other, and as soon as there is a connection again", async () => {
+    await inPage({}, async (page) => {
+      const { api, one, read, saved } = await open(page, undefined, "?view=text");
+      const refused: string[] = [];
+      page.on("response", (answer) => answer.status() === 409 && refused.push(answer.url()));
+      await text(page).click();
+      await type(page, "Before the choices");
+      await page.getByRole("checkbox", { name: "Tuesday" }).check();
+      await page.getByLabel("Track opens and clicks").selectOption("off");
+      await page.getByRole("checkbox", { name: "Friday" }).check();
+      const params = { newsletterId: one.id };
+      const days = async () => (await api.newsletters.drafts.retrieve.query({ params })).data.send_days.join();
+      await eventually(async () => (await days()) === "2,5", { what: "both days" });
+      await saved();
+      assert.match(JSON.stringify(await read()), /Before the choices/);
+      assert.deepEqual(refused, []);
+
+      await page.route(/saveBlocks/, (route) => route.fulfill({ status: 503, body: "" }));
+      await page.clock.install();
+      await page.clock.pauseAt(Date.now() + 60_000);
+      await text(page).click();
+      await type(page, "Without a connection");
+      const isRefused = async () => {
+        await page.clock.runFor(250);
+        return page.getByText("The service cannot be reached").isVisible();
+      };
+      await eventually(isRefused, { what: "a save that fails" });
+      await page.unroute(/saveBlocks/);
+      // The clock of the page stands: no later attempt is due.
+      await page.evaluate(`dispatchEvent(new Event("online"))`);
+      await eventually(async () => /Without/.test(JSON.stringify(await read())), { what: "the text" });
     });
   });
 

@@ -1,7 +1,9 @@
 import { Editor } from "@tiptap/core";
 import { NodeSelection, Selection } from "@tiptap/pm/state";
-import { useEffect, useReducer, useRef, useState } from "react";
+import { type CSSProperties, useEffect, useReducer, useRef, useState } from "react";
 import { flushSync } from "react-dom";
+import { FONT_FAMILIES, readableOn, textOn } from "../../../../lib/mail-style.ts";
+import { useData } from "../../../session.tsx";
 import { Dialog } from "../../dialog.tsx";
 import { Form } from "../../form.tsx";
 import { type Image, imagesIn, useUpload } from "../../images.tsx";
@@ -35,8 +37,18 @@ const SPACE_PX = 8;
 /** Height of the row that sticks to the bottom. */
 const SAVE_PX = 64;
 
+/** The brand's accent and font, for the style sheet. */
+const lookOf = ({ accent_color: accent, font }: { accent_color: string; font: keyof typeof FONT_FAMILIES }) =>
+  ({
+    "--mail-font": FONT_FAMILIES[font],
+    "--mail-accent": accent,
+    "--mail-on-accent": textOn(accent),
+    "--mail-link": readableOn("#ffffff", accent),
+  }) as CSSProperties;
+
 /** Edits a document of blocks. @param value as `blocksText` writes it */
 export function BlocksEditor({ value, onChange, tags, readOnly, shownPath }: BodyProps) {
+  const brand = useData(["brand"], ({ app }) => app.team.brand.query({}));
   const place = useRef<HTMLDivElement>(null);
   const around = useRef<HTMLDivElement>(null);
   const tools = useRef<HTMLDivElement>(null);
@@ -154,6 +166,13 @@ export function BlocksEditor({ value, onChange, tags, readOnly, shownPath }: Bod
           insertBlock(made, { type: "paragraph" }) &&
           made.commands.command(({ tr }) => Boolean(tr.insertText(typed))),
         handleKeyDown: (_, event) => now.current.press(event),
+        handleDOMEvents: {
+          // Once it is selected.
+          click: (_, { target }) => {
+            const isPlace = !now.current.readOnly && (target as Element).matches(".no-image");
+            if (isPlace) around.current?.querySelector<HTMLElement>(".panel button")?.click();
+          },
+        },
         handlePaste: (_, { clipboardData }) => now.current.take(clipboardData),
         handleDrop: (view, { dataTransfer, clientX, clientY }, _slice, isMoved) =>
           !isMoved && now.current.take(dataTransfer, view.posAtCoords({ left: clientX, top: clientY })),
@@ -190,6 +209,7 @@ export function BlocksEditor({ value, onChange, tags, readOnly, shownPath }: Bod
     };
   }, [editor]);
 
+  const options = editor && menu && <Options editor={editor} menu={menu} active={active} onChoose={pick} />;
   const option = menu && `${MENU_ID}-${active}`;
   useEffect(() => {
     const dom = editor?.view.dom;
@@ -220,6 +240,7 @@ export function BlocksEditor({ value, onChange, tags, readOnly, shownPath }: Bod
               <Icon path="M10 13a5 5 0 0 0 7 0l3-3a5 5 0 0 0-7-7l-1 1m2 7a5 5 0 0 0-7 0l-3 3a5 5 0 0 0 7 7l1-1" />
             </button>
           </Toolbar>
+          {opened && options}
         </div>
       )}
       {/* biome-ignore lint/a11y/noStaticElementInteractions: keys do all that the handle does */}
@@ -227,10 +248,11 @@ export function BlocksEditor({ value, onChange, tags, readOnly, shownPath }: Bod
         className="paper"
         onMouseMove={({ clientY }) => editor && setHovered(blockAtHeight(editor, clientY))}
         onMouseLeave={() => setHovered(undefined)}
+        style={lookOf(brand)}
       >
         {editor && !readOnly && <Handle editor={editor} block={hovered ?? blockOf(editor.state.selection)} />}
         <div ref={place} />
-        {editor && menu && <Options editor={editor} menu={menu} active={active} onChoose={pick} />}
+        {!opened && options}
       </div>
       <div ref={dock} className="dock">
         {block && !readOnly && <Panel key={block.from} editor={editor} block={block} tags={tags} />}

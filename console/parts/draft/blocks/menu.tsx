@@ -78,15 +78,19 @@ interface OptionsProps {
   onChoose: (option: Option) => void;
 }
 
-/** The options below the cursor. The editor keeps the focus, and its keys choose. */
-export function Options({ editor, menu: { kind, options }, active, onChoose }: OptionsProps) {
+/** The options below the cursor, or below the tools. The editor keeps the focus, and its keys choose. */
+export function Options({ editor, menu: { kind, typed, options }, active, onChoose }: OptionsProps) {
   const ref = useRef<HTMLDivElement>(null);
   useLayoutEffect(() => {
     const around = ref.current?.offsetParent?.getBoundingClientRect();
     if (!ref.current || !around) return;
-    const { bottom, left } = editor.view.coordsAtPos(editor.state.selection.from);
-    ref.current.style.top = `${bottom - around.top + 4}px`;
-    ref.current.style.left = `${Math.max(0, Math.min(left - around.left, around.width - ref.current.offsetWidth))}px`;
+    // That of a button hangs below the tools.
+    if (typed) {
+      const { bottom, left } = editor.view.coordsAtPos(editor.state.selection.from);
+      ref.current.style.top = `${bottom - around.top + 4}px`;
+      ref.current.style.left = `${Math.max(0, Math.min(left - around.left, around.width - ref.current.offsetWidth))}px`;
+    }
+    ref.current.scrollIntoView({ block: "nearest" });
     ref.current.children[active]?.scrollIntoView({ block: "nearest" });
   });
   return (
