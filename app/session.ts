@@ -73,7 +73,8 @@ const READS = /:(?:list|show|count|check|withheld|listen)$/;
 
 /** Writes the entries of a command that was carried out: its changes are committed by then. */
 export async function recordCommand(session: Session, act: string, values: object, { data }: Outcome): Promise<void> {
-  if (READS.test(act) || ("confirm" in values && !values.confirm)) return;
+  const isTried = ("confirm" in values && !values.confirm) || ("dryRun" in values && values.dryRun);
+  if (READS.test(act) || isTried) return;
   const em = session.orm.em.fork();
   const named: string[] = Object.values({ ...values, ...data })
     .flatMap((each) => [each, Object(each).id])

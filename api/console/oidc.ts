@@ -17,9 +17,11 @@ const MAX_PAGE_LENGTH = 1_000;
 
 /** The page to return to: one of the console's, or its first. */
 function pageOf(given: unknown, publicUrl: string): string {
-  const page = typeof given === "string" && given.length <= MAX_PAGE_LENGTH ? URL.parse(given, publicUrl) : null;
+  const page = typeof given === "string" ? URL.parse(given, publicUrl) : null;
   const isOwn = page?.origin === publicUrl && page.pathname.startsWith("/console/");
-  return isOwn ? page.pathname + page.search : "/console/";
+  const path = isOwn ? page.pathname + page.search : "";
+  // A cookie holds it.
+  return path && path.length <= MAX_PAGE_LENGTH ? path : "/console/";
 }
 
 interface Facilities {
@@ -64,7 +66,7 @@ export function providerSignIn(
   const callback = leading(async (req, res) => {
     const flow = readCookie(req, "oidc", isSecure) ?? "";
     const [begunAt, , page = ""] = flow.split(".");
-    const [, query = ""] = req.originalUrl.split("?", 2);
+    const query = req.originalUrl.split("?").slice(1).join("?");
     const { state } = req.query;
     const em = await connected();
     const token = await limits.limitFailures(em, localsOf(res).clientAddress, async () => {

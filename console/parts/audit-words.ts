@@ -1,7 +1,7 @@
 /** Verbs whose past is irregular, or that readers know by another word. */
 const PAST: Readonly<Record<string, string>> = {
   ...{ cancel: "cancelled", mint: "created", retry: "retried", run: "ran", send: "sent", set: "set", stop: "stopped" },
-  upsert: "created or changed",
+  ...{ make: "made", undo: "undid", upsert: "created or changed" },
 };
 
 /** Where the name of a procedure would mislead. */
@@ -13,6 +13,7 @@ const OWN: Readonly<Record<string, string>> = {
   "content.duplicate": "made as a duplicate",
   "audience.archive": "changed the web archive of",
   "imports.begin": "uploaded the file",
+  "bin.restore": "restored",
   "team.invite": "invited member",
   "team.join": "joined by single sign-on as",
   "team.changeCap": "changed the limit of key",

@@ -25,9 +25,10 @@ export function openProviderSession(
   return transaction(em, async (tx) => {
     const db = kysely(tx);
     if (teamId !== undefined && role !== undefined) {
-      await lockTeam(tx, teamId);
-      // One who was removed is not new.
-      if ((await tx.count(Member, { teamId, email })) === 0) {
+      // One who was removed is not new. The others need no lock.
+      const isNew = async () => (await tx.count(Member, { teamId, email })) === 0;
+      if (await isNew()) await lockTeam(tx, teamId);
+      if (await isNew()) {
         const { id } = await addMember(tx, teamId, { email, name, role });
         const act = { way: "CONSOLE", memberId: id, credential: null, act: "team.join", objectId: id } as const;
         await recordAct(tx, { teamId, environment: "LIVE" }, { ...act, count: null, requestId: null });

@@ -91,7 +91,8 @@ export function openProvider(env: Env, timeoutMs = TIMEOUT_MS) {
       const tokens = await openid.authorizationCodeGrant(config, url, checks);
       const claims: Record<string, unknown> = { ...tokens.claims() };
       const subject = subjectOf.parse(claims["sub"]);
-      const isWhole = claims["email"] !== undefined && (roleClaim === undefined || claims[roleClaim] !== undefined);
+      const isWhole =
+        claims["email_verified"] !== undefined && (roleClaim === undefined || claims[roleClaim] !== undefined);
       const hasMore = !isWhole && config.serverMetadata().userinfo_endpoint !== undefined;
       const more = hasMore ? await openid.fetchUserInfo(config, tokens.access_token, subject) : {};
       return { subject, claims, more: more as Record<string, unknown> };
@@ -112,7 +113,7 @@ export function openProvider(env: Env, timeoutMs = TIMEOUT_MS) {
     async readPerson(query: string, secrets: SignInSecrets) {
       const { subject, claims, more } = await readClaims(query, secrets);
       // An address and the word that it is verified come from one answer.
-      const { email: given, email_verified: isVerified } = claims["email"] === undefined ? more : claims;
+      const { email: given, email_verified: isVerified } = claims["email_verified"] === undefined ? more : claims;
       const email = typeof given === "string" ? normaliseAddress(given) : undefined;
       if (email === undefined || isVerified !== true) throw new SignInRefusal("unverified");
       const all = { ...more, ...claims };

@@ -45,7 +45,8 @@ export async function readEntries(
     .select([
       isoInstant(sql`a.created_at`).as("at"),
       sql<string | null>`coalesce(${member("a.member_id")}, ${record("api_keys", "a.credential")})`.as("by"),
-      sql<string | null>`case split_part(a.object_id, '_', 1) ${sql.join(names, sql` `)} end`.as("object_name"),
+      sql<string | null>`coalesce(case split_part(a.object_id, '_', 1) ${sql.join(names, sql` `)} end,
+        ${record("bin", "a.object_id")})`.as("object_name"),
     ])
     .where(ofTenant(tenant, "a"))
     .where(sql<boolean>`(${memberId}::text is null or a.member_id = ${memberId})

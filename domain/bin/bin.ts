@@ -55,8 +55,9 @@ export async function moveToBin(em: EntityManager, tenant: Tenant, { kind, id, n
   }
   await sql`
     delete from bin where ${ofTenant(tenant)} and id = any(array(
-      select id from bin where ${ofTenant(tenant)} and kind = ${kind}
-      order by deleted_at desc, id desc offset ${MOST_BINNED}::int for update skip locked))`.execute(kysely(em));
+      select id from bin where ${ofTenant(tenant)} and id = any(array(
+        select id from bin where ${ofTenant(tenant)} and kind = ${kind}
+        order by deleted_at desc, id desc offset ${MOST_BINNED}::int)) for update skip locked))`.execute(kysely(em));
 }
 
 /** Keeps rows with a record of the bin. @param changed SQL: a statement that returns them as `data` */

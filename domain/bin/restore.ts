@@ -1,7 +1,7 @@
 import { type RawBuilder, sql } from "kysely";
 import type { Env } from "../../config/env.ts";
 import { columnsOf } from "../../db/columns.ts";
-import type { BinnedKind } from "../../db/entities/bin.ts";
+import { BIN_DAYS, type BinnedKind } from "../../db/entities/bin.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { restoreSubscriptions } from "../audience/binned-subscriptions.ts";
 import { touchNewsletters } from "../audience/lists.ts";
@@ -65,7 +65,8 @@ export async function restoreRecord(
   // Of two who restore it at once, the second waits here, and then does not find it.
   const { rows } = await sql<Restoring["record"]>`
     select b.id, b.kind, b.name, b.deleted_at as "deletedAt" from bin b
-    where b.id = ${id} and ${ofTenant(tenant, "b")} for update`.execute(kysely(em));
+    where b.id = ${id} and ${ofTenant(tenant, "b")} and b.deleted_at > now() - make_interval(days => ${BIN_DAYS})
+    for update`.execute(kysely(em));
   const [record] = rows;
   if (!record) throw new ApiError("not_found", "It is not here any more: it was restored, or its time has passed.");
   const { kind, name } = record;

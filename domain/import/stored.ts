@@ -443,8 +443,9 @@ async function setOutcome(
       progress: 100,
       outcome: JSON.stringify(outcome),
       expires_at: inDays(hasFile ? FILE_KEPT : REPORT_KEPT),
-      undoable_until: sql<string>`case when exists (select from import_steps where import_id = ${id})
-        then ${inDays(hasFile ? FILE_KEPT : UNDOABLE)} end`,
+      // A step is kept for little longer.
+      undoable_until: sql<string>`(
+        select min(made_at) + ${UNDOABLE}::interval from import_steps where import_id = ${id})`,
     })
     .where(ofTenant(tenant))
     .where("id", "=", id)

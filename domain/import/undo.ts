@@ -1,4 +1,4 @@
-import { sql } from "kysely";
+import { type RawBuilder, sql } from "kysely";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { freeSlots } from "../audience/contact-slots.ts";
 import { subscriptionRows } from "../audience/opt-outs.ts";
@@ -107,6 +107,14 @@ interface Row {
   row: string;
 }
 
+/** Who has a subscription in the bin: it returns with its list, and so the person stays. @param ids SQL: of subscribers */
+async function readBinned(em: EntityManager, tenant: Tenant, ids: RawBuilder<unknown>): Promise<string[]> {
+  const { rows } = await sql<{ id: string }>`
+    select distinct b.subscriber_id as id from bin_subscriptions b
+    where ${ofTenant(tenant, "b")} and b.subscriber_id = any(${ids})`.execute(kysely(em));
+  return rows.map(({ id }) => id);
+}
+
 /**
  * Locks the people of a step in the order of all statements that lock several, then their subscriptions.
  * @returns `reason`: null where nothing of the step stays; `leaves`: the row of a subscription that is as the import made it
@@ -122,6 +130,8 @@ async function findPeople(em: EntityManager, tenant: Tenant, step: Step) {
     select p.id, p.ctid::text as row, p.email, p.updated_at <> p.created_at as "isChanged"
     from ${sql.table(tableOf(step))} p where ${ofTenant(tenant, "p")} and p.id = any(${ids})
     order by p.email for update`.execute(kysely(em));
+  // Before and behind the others: a list may be deleted, or restored, meanwhile.
+  const before = await readBinned(em, tenant, ids);
   const { rows: subscriptions } = await sql<Row & { listId: string; reason: Reason | null }>`
     select s.subscriber_id as id, s.ctid::text as row, s.list_id as "listId", case
         when s.confirmation_sent_at is not null then 'emailed'
@@ -131,6 +141,7 @@ async function findPeople(em: EntityManager, tenant: Tenant, step: Step) {
         else 'changed' end as reason
     from subscriptions s where ${ofTenant(tenant, "s")} and s.subscriber_id = any(${ids})
     order by s.list_id, s.subscriber_id for update`.execute(kysely(em));
+  const binned = new Set([...before, ...(await readBinned(em, tenant, ids))]);
   const mailed = new Set(mails.map(({ id }) => id));
   const byPerson = Map.groupBy(subscriptions, ({ id }) => id);
   return people.map(({ isChanged, ...person }) => {
@@ -146,7 +157,8 @@ async function findPeople(em: EntityManager, tenant: Tenant, step: Step) {
         : others.length > 0
           ? "on_another_list"
           : null;
-    const reason = mailed.has(person.id) ? "emailed" : (own?.reason ?? (isMade ? ofPerson : null));
+    const ofBin: Reason | null = binned.has(person.id) ? "on_another_list" : null;
+    const reason = mailed.has(person.id) ? "emailed" : (own?.reason ?? (isMade ? ofPerson : null) ?? ofBin);
     return { ...person, isMade, reason, leaves: own?.reason === null && reason !== "emailed" ? own.row : undefined };
   });
 }

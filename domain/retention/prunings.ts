@@ -1,6 +1,7 @@
 import { sql } from "kysely";
 import { type Column, columnsOf } from "../../db/columns.ts";
 import { type EntityManager, kysely } from "../../db/orm.ts";
+import { BINNED } from "../bin/retention.ts";
 import { unconfirmedSignUps } from "../forms/unconfirmed.ts";
 import { presumedDeadListeners } from "../webhooks/listener.ts";
 import { DELIVERIES } from "../webhooks/retention.ts";
@@ -53,8 +54,9 @@ export const creditEntries: Pruning = {
 
 export const pruningsOf = (em: EntityManager): Pruning[] => [
   ...columnsOf(em)
-    .filter(({ retention }) => retention !== undefined)
+    .filter(({ table, retention }) => retention !== undefined && table !== "bin")
     .map(expired),
+  ...BINNED,
   presumedDeadListeners,
   ...DELIVERIES,
   unconfirmedSignUps,

@@ -139,6 +139,18 @@ describe("An import that is undone", () => {
     assert.deepEqual(await emails(), ["asked@example.com", "taken@example.com"]);
   });
 
+  it("keeps people whose subscriptions wait in the bin with their list", async () => {
+    await client.post("/subscribers", { email: "known@example.com" });
+    const listId = await listOf();
+    const id = await load(`${csvOf(1)}known@example.com\n`, { listId });
+    await client.patch(`/lists/${listId}/subscribers/${await idOf(emailOf(0))}`, { status: "UNSUBSCRIBED" });
+    await client.delete(`/lists/${listId}`);
+    await undo(id);
+    assert.equal(await carryOut(id), "UNDONE");
+    assert.deepEqual((await read(id)).outcome?.undone, { deleted: 0, removed: 0, kept: { on_another_list: 2 } });
+    assert.deepEqual(await emails(), ["known@example.com", emailOf(0)]);
+  });
+
   it("takes contacts back, unless they were changed or mailed", async () => {
     await client.post("/contacts", { email: "known@example.com" });
     const csv = "email\nmade@example.com\nchanged@example.com\nmailed@example.com\nknown@example.com\n";

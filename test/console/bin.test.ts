@@ -183,6 +183,8 @@ describe("The bin", () => {
     const [listId = ""] = mail.listIds;
     const client = api(letter.keys.live);
     await client.patch(`/lists/${listId}/subscribers/${mail.subscriberId}`, { status: "UNSUBSCRIBED" });
+    const { id: other } = (await client.post("/subscribers", { email: uniqueEmail("other") })).body.data;
+    await client.post(`/lists/${listId}/subscribers`, { subscriber_ids: [other] });
     await client.delete(`/lists/${listId}`);
     await client.delete(`/subscribers/${mail.subscriberId}`);
     const { id: draft } = (await client.post("/newsletters", { name: "Draft" })).body.data;
@@ -198,9 +200,10 @@ describe("The bin", () => {
         )
       )[0]?.n;
     await prune();
-    assert.equal(await left(), 2 + 3 + 0 + 1, "two records, their rows, and the opt-out of the deleted subscriber");
+    assert.equal(await left(), 2 + 3 + 1 + 1, "two records, their rows, one of two subscriptions, the other's opt-out");
     await execute("update bin set deleted_at = now() - interval '31 days' where team_id = ?", letter.team.id);
     assert.deepEqual(await pageOf(await clientAs(letter, "VIEWER")), []);
+    await assert.rejects(restore(await clientAs(letter, "EDITOR"), draft), /its time has passed/);
     await prune();
     assert.equal(await left(), 0);
 

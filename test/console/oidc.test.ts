@@ -336,7 +336,7 @@ describe("Signing in to the console by OpenID Connect", () => {
         ["a long subject", (claims) => signed({ ...claims, sub: "s".repeat(256) })],
       ];
       for (const [name, make] of forged) assert.equal((await outcome(make)).next, "refused", name);
-      const unverified = (claims: JWTPayload) => signed({ ...claims, email_verified: undefined });
+      const unverified = (claims: JWTPayload) => signed({ ...claims, email_verified: false });
       assert.equal((await outcome(unverified)).next, "unverified");
       assert.equal(await sessionsOf(email), 0);
       assert.equal(log.match(/sign-in refused/g)?.length, forged.length + 1);
