@@ -143,7 +143,7 @@ export const choicesOf = <Name extends string>(states: Readonly<Record<Name, rea
 export const When = ({ at, isShort = false }: { at: string | null; isShort?: boolean }) =>
   at && (
     <time dateTime={at}>
-      {new Date(at).toLocaleString(undefined, { dateStyle: isShort ? "short" : "medium", timeStyle: "short" })}
+      {new Date(at).toLocaleString(undefined, { dateStyle: "medium", ...(!isShort && { timeStyle: "short" }) })}
     </time>
   );
 
