@@ -190,7 +190,7 @@ export function OneImport() {
               <Act
                 title="Undo import"
                 kind="danger"
-                note={`Deletes the ${undo.people.toLocaleString()} people and removes the ${undo.subscriptions.toLocaleString()} subscriptions that this import made. People who were changed, emailed or unsubscribed since stay, and are counted. Suppressions, and changes to people who were there before, stay too.`}
+                note={`This import made ${undo.people.toLocaleString()} people and ${undo.subscriptions.toLocaleString()} subscriptions. They are deleted, except for people who were changed, emailed, asked to confirm or unsubscribed since: these stay, and are counted. Suppressions, and changes to people who were there before, stay too.`}
                 act={() => imports.undo.mutate({ params })}
               >
                 <p>

@@ -108,7 +108,7 @@ describe("The console in a browser", function () {
       await page.getByRole("heading", { name: "What the import changed" }).waitFor();
       await button("More actions").click();
       await page.getByRole("menuitem", { name: "Undo import" }).click();
-      await page.getByText(/^Deletes the 1,000 people and removes the 1,000 subscriptions/).waitFor();
+      await page.getByText(/^This import made 1,000 people and 1,000 subscriptions/).waitFor();
       assert.deepEqual(await violationsOf(page), []);
       await button("Cancel").click();
       const saving = page.waitForEvent("download");
