@@ -124,7 +124,7 @@ export async function runCommand(args: readonly string[], terminal: Terminal): P
       const options = { isJson: isJson(args), isAdmitted };
       const work = async (session: Session) => {
         const outcome = await command.run(session, values);
-        // What it did is done, and the outcome may hold a secret that is shown once.
+        // The command has committed, and its outcome may hold a secret that is shown once.
         const warn = (error: unknown) => stderr.write(`The audit log has no entry of this: ${lineOf(error)}\n`);
         if (outcome) await recordCommand(session, name, values, outcome).catch(warn);
         return outcome;

@@ -1,3 +1,4 @@
+import type { EntityMetadata } from "@mikro-orm/postgresql";
 import type { ColumnFacts } from "./entities/shared.ts";
 import type { Database, EntityManager } from "./orm.ts";
 
@@ -9,8 +10,18 @@ export interface Column extends ColumnFacts {
   isTenants: boolean;
 }
 
-export const columnsOf = (em: EntityManager): Column[] =>
-  [...em.getMetadata().getAll().values()]
+const COLUMNS = new WeakMap<object, readonly Column[]>();
+
+/** Read once: deletions and restores ask for them, too. */
+export function columnsOf(em: EntityManager): readonly Column[] {
+  const metadata = em.getMetadata();
+  const known = COLUMNS.get(metadata) ?? readColumns([...metadata.getAll().values()]);
+  COLUMNS.set(metadata, known);
+  return known;
+}
+
+const readColumns = (entities: readonly EntityMetadata[]): Column[] =>
+  entities
     .flatMap(({ tableName, props }) => {
       const columns = props.map((prop) => ({ prop, column: prop.fieldNames[0] ?? prop.name }));
       const key = columns.filter(({ prop }) => prop.primary).map(({ column }) => column);

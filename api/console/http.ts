@@ -102,7 +102,7 @@ export function consoleHandler(deps: Deps): Router {
     return { token: readCookie(req, "session", isSecure), teamId, environment };
   };
 
-  /** @param other counts where no network is known: any limit would let anyone lock out others */
+  /** @param other stands for the network where none is known; then no limit holds, by which one could lock out others */
   const limitSignIns = (em: EntityManager, res: Response, other = "") => {
     const network = localsOf(res).clientAddress;
     const limit = network === null ? UNLIMITED : SIGN_INS_PER_NETWORK;

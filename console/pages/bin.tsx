@@ -5,7 +5,7 @@ import { PageHead, When } from "../parts/page.tsx";
 import { List } from "../parts/table.tsx";
 import { useRole, useWorkspace } from "../session.tsx";
 
-/** What was deleted in the last 30 days. */
+/** Records that were deleted in the last 30 days. */
 export function Page() {
   const { client, base } = useWorkspace();
   const mayWrite = useRole("EDITOR");

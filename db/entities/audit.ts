@@ -17,7 +17,7 @@ export const AuditEntrySchema = defineEntity({
     id: code().primary(),
     ...tenancy,
     way: code().$type<AuditWay>(),
-    /** Who acted, or for whom an OAuth client did. */
+    /** The member who acted, or for whom an OAuth client acted. */
     memberId: code().nullable(),
     /** The id of the API key, or `oauth_<client_id>`. */
     credential: code().nullable(),

@@ -51,26 +51,31 @@ export async function optOut(
   condition: RawBuilder<unknown>,
   { keepSignUps = false } = {},
 ): Promise<number> {
-  await optOutInBin(em, tenant, condition, keepSignUps);
-  const { rows } = await sql<OptedOut>`
+  const update = sql<OptedOut>`
     update subscriptions s set ${optOutColumns(keepSignUps)} where ${ofTenant(tenant, "s")} and ${condition} and ${IS_OPEN}
-    returning s.list_id, s.subscriber_id, ${HAS_LEFT_NOW} as has_left`.execute(kysely(em));
-  await optOutInBin(em, tenant, condition, keepSignUps);
+    returning s.list_id, s.subscriber_id, ${HAS_LEFT_NOW} as has_left`;
+  const { rows } = await besideBin(em, tenant, condition, () => update.execute(kysely(em)), keepSignUps);
   return emitRemoved(em, tenant, rows);
 }
 
 /**
- * The same of lists in the bin alone, of which no event tells. Call it before and behind the other opt-outs: beside a restore the first
- * call waits for it, and a deletion for which those wait is found by the second. @param condition on subscriptions `s` there
+ * Opts out of lists, and of those in the bin, of which no event tells: before `work` and behind it. Beside a restore the first time
+ * waits for it, and a deletion for which `work` waits is found by the second. @param condition on subscriptions `s` in the bin
  */
-export async function optOutInBin(
+export async function besideBin<Result>(
   em: EntityManager,
   tenant: Tenant,
   condition: RawBuilder<unknown>,
+  work: () => Promise<Result>,
   keepSignUps = false,
-): Promise<void> {
-  await sql`update bin_subscriptions s set ${optOutColumns(keepSignUps)}
-    where ${ofTenant(tenant, "s")} and ${condition} and ${IS_OPEN}`.execute(kysely(em));
+): Promise<Result> {
+  const optOutInBin = () =>
+    sql`update bin_subscriptions s set ${optOutColumns(keepSignUps)}
+      where ${ofTenant(tenant, "s")} and ${condition} and ${IS_OPEN}`.execute(kysely(em));
+  await optOutInBin();
+  const result = await work();
+  await optOutInBin();
+  return result;
 }
 
 /**

@@ -11,7 +11,7 @@ import type { ResourceType } from "../sends/resource.ts";
 import { type LinkTeam, LOOK, type Look } from "../teams/brand.ts";
 import { emit } from "../webhooks/emit.ts";
 import { unsubscribeRecord } from "../webhooks/records.ts";
-import { insertOptOuts, keepOptOuts, optOutInBin, restoreOptOuts } from "./opt-outs.ts";
+import { besideBin, insertOptOuts, keepOptOuts, restoreOptOuts } from "./opt-outs.ts";
 import { suppress } from "./suppressions.ts";
 
 const REASON = "UNSUBSCRIBED";
@@ -206,9 +206,7 @@ async function optOutOfLists(em: EntityManager, vault: Vault, mail: MailedRow): 
       select p.id from subscribers p where (p.id = ${mail.memberId} or p.email = ${mail.email}) and ${ofTenant(mail, "p")})
     and (s.list_id = ${mail.listId} or exists (select from ${keptRows(mail, sql`s.list_id`, "newsletter_lists")}
       and b.data->>'newsletter_id' = ${mail.resourceId}))`;
-  await optOutInBin(em, mail, isOfMail);
-  const added = await insertOptOuts(em, mail, rows);
-  await optOutInBin(em, mail, isOfMail);
+  const added = await besideBin(em, mail, isOfMail, () => insertOptOuts(em, mail, rows));
   const holders = await sql<{ id: string; email: string }>`
     select id, email from subscribers where ${ofTenant(mail)} and email = ${mail.email}`.execute(kysely(em));
   if (holders.rows[0]?.id === mail.memberId) return added;

@@ -6,7 +6,7 @@ import { afterCommit } from "../../db/transaction.ts";
 import type { Caller } from "../access/access.ts";
 import { idOfBytes, newId } from "../ids.ts";
 
-/** Who acted, and how. A key acts by itself: its member is not named. */
+/** The member or the key that acted, and the way. A key acts by itself: its member is not named. */
 export interface Actor {
   way: AuditWay;
   memberId: string | null;

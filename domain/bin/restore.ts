@@ -23,7 +23,7 @@ interface Restoring {
 }
 
 export interface Restored extends BinnedRecord {
-  /** What belonged to it and does not any more: `list “News”`. */
+  /** Names of the records that belonged to it and were deleted: `list “News”`. */
   gone: string[];
 }
 

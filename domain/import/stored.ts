@@ -88,7 +88,7 @@ export interface StoredOutcome {
   refused?: RefusedLine[];
   /** The header of the file, where lines are refused; null for a cell that named an erased person. */
   header?: (string | null)[];
-  /** What was taken back so far. */
+  /** Counts of the rows that were taken back so far. */
   undone?: UndoReport;
   /** Why the import ended, and how many people it has written. */
   failure?: string;
@@ -272,7 +272,7 @@ export interface StoredImport {
   progress: number;
   /** The total is null while the file is read. */
   rows: { done: number; total: number | null };
-  /** What an undo would take back; null where none is possible. */
+  /** Counts of the rows that an undo may take back; null where no undo is possible. */
   undo: { until: string; people: number; subscriptions: number } | null;
   outcome: StoredOutcome | null;
   createdAt: string;

@@ -107,7 +107,7 @@ interface Row {
   row: string;
 }
 
-/** Who has a subscription in the bin: it returns with its list, and so the person stays. @param ids SQL: of subscribers */
+/** Subscribers with a subscription in the bin: it returns with its list, and so they stay. @param ids SQL: of subscribers */
 async function readBinned(em: EntityManager, tenant: Tenant, ids: RawBuilder<unknown>): Promise<string[]> {
   const { rows } = await sql<{ id: string }>`
     select distinct b.subscriber_id as id from bin_subscriptions b

@@ -21,6 +21,12 @@ export interface SendsOfRun {
 
 type BatchOptions = [rows: number, settings: RetentionSettings, sends: SendsOfRun];
 
+/** The batch of a statement that takes so many rows at most. */
+export const batchOf = ({ numAffectedRows = 0n }: { numAffectedRows?: bigint }, rows: number): PrunedBatch => ({
+  rows: Number(numAffectedRows),
+  more: numAffectedRows === BigInt(rows),
+});
+
 export interface Pruning {
   name: string;
   /** At most so many rows, in the caller's transaction; whichever process comes next continues from there. */

@@ -6,17 +6,17 @@ import { unconfirmedSignUps } from "../forms/unconfirmed.ts";
 import { presumedDeadListeners } from "../webhooks/listener.ts";
 import { DELIVERIES } from "../webhooks/retention.ts";
 import { LEDGERS } from "./ledgers.ts";
-import type { Pruning } from "./pruning.ts";
+import { batchOf, type Pruning } from "./pruning.ts";
 
 /** Rows that another transaction holds are left for the next batch. */
 const expired = ({ table, column, retention }: Column): Pruning => ({
   name: table,
   async prune(em, rows) {
-    const { numAffectedRows = 0n } = await sql`
+    const deleted = await sql`
       delete from ${sql.table(table)} where ctid = any(array(
         select ctid from ${sql.table(table)} where ${sql.ref(column)} < now() - ${retention}::interval
         limit ${rows} for update skip locked))`.execute(kysely(em));
-    return { rows: Number(numAffectedRows), more: numAffectedRows === BigInt(rows) };
+    return batchOf(deleted, rows);
   },
 });
 

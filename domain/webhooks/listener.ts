@@ -4,7 +4,7 @@ import { isoInstant } from "../../db/sql.ts";
 import { CURRENT_API_VERSION } from "../api-version.ts";
 import { ApiError } from "../errors.ts";
 import { newId } from "../ids.ts";
-import type { Pruning } from "../retention/pruning.ts";
+import { batchOf, type Pruning } from "../retention/pruning.ts";
 import type { Vault } from "../secrets/crypto.ts";
 import type { EventName } from "./catalogue.ts";
 import { createEndpoint, deleteEndpoint } from "./endpoints.ts";
@@ -118,7 +118,7 @@ export async function closeListener(em: EntityManager, webhookId: string): Promi
 export const presumedDeadListeners: Pruning = {
   name: "listeners",
   async prune(em, rows) {
-    const { numAffectedRows = 0n } = await sql`
+    const deleted = await sql`
       with dead as (
         delete from webhook_endpoints where ctid = any(array(
           select ctid from webhook_endpoints
@@ -127,6 +127,6 @@ export const presumedDeadListeners: Pruning = {
         returning id
       )
       insert into deleted_webhooks (webhook_id) select id from dead`.execute(kysely(em));
-    return { rows: Number(numAffectedRows), more: numAffectedRows === BigInt(rows) };
+    return batchOf(deleted, rows);
   },
 };

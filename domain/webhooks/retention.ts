@@ -1,6 +1,6 @@
 import { type RawBuilder, sql } from "kysely";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
-import type { Pruning } from "../retention/pruning.ts";
+import { batchOf, type Pruning } from "../retention/pruning.ts";
 
 export const DELIVERY_KEPT_DAYS = 30;
 const KEPT = sql`${sql.lit(`${DELIVERY_KEPT_DAYS} days`)}::interval`;
@@ -45,9 +45,9 @@ const deletion = (
 ): Pruning => ({
   name,
   async prune(em, rows) {
-    const { numAffectedRows = 0n } = await sql`
+    const deleted = await sql`
       delete from ${sql.table(table)} where ${stillExpired} and ctid = any(array(${places(rows)}))`.execute(kysely(em));
-    return { rows: Number(numAffectedRows), more: numAffectedRows === BigInt(rows) };
+    return batchOf(deleted, rows);
   },
 });
 

@@ -18,7 +18,7 @@ import { call, HARMLESS, type Ids, makeIds, PROCEDURES, SAMPLES } from "./proced
 const entriesOf = ({ em, team }: Pick<TestTeam, "em" | "team">, filter: AuditFilter = {}) =>
   readEntries(em.fork(), tenantOf({ team }), filter, { after: "", limit: 1_000 });
 
-/** What ends records comes last, so that all others find them. */
+/** Mutations that end records come last, so that all others find these. */
 const isEnd = (name: string) => /DELETE|remove|delete|disconnect|revoke|rotateKey/.test(name);
 const inOrder = <T>(all: readonly T[], nameOf: (one: T) => string): T[] => [
   ...all.filter((one) => !isEnd(nameOf(one))),

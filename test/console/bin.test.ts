@@ -30,7 +30,7 @@ const restore = async (client: Client, id: string) =>
   (await client.app.bin.restore.mutate({ params: { recordId: id } })).data;
 const pageOf = async (client: Client) => (await client.app.bin.page.query({ query: {} })).data.records;
 
-/** What a restore changes, and what is no part of a record. */
+/** Columns that a restore changes, and tables that hold no part of a record. */
 const CHANGED = ["updated_at", "updated_by", "address_version"];
 const OTHERS = /^(audit_entries|bin|webhook_|idempotency|request_counts|audience_|contact_slot)/;
 

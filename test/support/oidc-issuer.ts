@@ -6,7 +6,7 @@ import type { Cookies } from "./console.ts";
 import { unique } from "./factories.ts";
 import { listenLocally } from "./listen-locally.ts";
 
-/** What the provider says of a person beside their subject. */
+/** Claims of a person beside their subject. */
 export type PersonClaims = Record<string, unknown>;
 export type SigningKey = JWK & { kid: string };
 

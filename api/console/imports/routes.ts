@@ -161,7 +161,7 @@ export const importsRouter = router({
       ownCommit: true,
       input: z.strictObject({
         params: importParams,
-        /** What is done with people who would be asked by mail to confirm; required where the report counts some. */
+        /** Whether people who would be asked by mail to confirm are asked; required where the report counts some. */
         body: z.strictObject({ unconfirmed: z.enum(["ask", "confirm"]).optional() }).default({}),
       }),
     },
