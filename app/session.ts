@@ -77,6 +77,7 @@ export async function recordCommand(session: Session, act: string, values: objec
   if (READS.test(act) || isTried) return;
   const em = session.orm.em.fork();
   const named: string[] = Object.values({ ...values, ...data })
+    .flat()
     .flatMap((each) => [each, Object(each).id])
     .filter(isId);
   const objectId = named.find((id) => !id.startsWith("team_")) ?? null;

@@ -16,7 +16,7 @@ import { endpointWorkflowId } from "../../temporal/ids.ts";
 import { argument, type Commands, command, flag, LIMIT, OF_ANY_TEAM, option } from "../command.ts";
 import { collect, eventNames, listOf, pastInstant, wholeNumber } from "../options.ts";
 import { progressLine, table, toJson } from "../output.ts";
-import { anyTeamOf, type Outcome, ownerOf, type Session, uiOf } from "../session.ts";
+import { anyTeamOf, noteTenant, type Outcome, ownerOf, type Session, uiOf } from "../session.ts";
 
 /** Webhook deliveries: their attempts, the workflow that one waits in, attempts at once, and replays in bulk. */
 export const commands: Commands = {
@@ -153,13 +153,14 @@ async function retry(session: Session, ids: readonly string[], webhook: string |
     retried = await commandEndpoint(em, webhook, "retryNow");
   }
   for (const id of ids) {
-    const { webhookId, attempts } = await readDeliveryFacts(em, id);
+    const { webhookId, attempts, ...tenant } = await readDeliveryFacts(em, id);
     if (attempts.at(-1)?.status !== "RETRYING") {
       const way = "it has ended (webhook:replay repeats it), or is on its way (delivery:show says where)";
       throw new ApiError("resource_state_invalid", `${id} does not wait for its next attempt: ${way}.`);
     }
     retried += await retryWaiting(em, webhookId, [attempts.at(-1)?.id ?? id]);
     await notifyDue(em, [webhookId]);
+    noteTenant(session, tenant);
   }
   return { text: `${retried} attempted now`, data: { webhook: webhook ?? null, deliveries: retried } };
 }

@@ -130,7 +130,7 @@ export const commands: Commands = {
     "let another account of the OpenID Connect provider sign in with an address",
     { email: required("<address>", "the address of the last account", address) },
     async ({ orm }, { email }) => {
-      await unbindAddress(orm.em.fork(), email);
+      await unbindAddress(orm.em, email, "member:unbind");
       return { text: `${email} is bound to no account`, data: { unbound: { email } } };
     },
   ),

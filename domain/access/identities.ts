@@ -2,7 +2,7 @@ import { sql } from "kysely";
 import { Member } from "../../db/entities/team.ts";
 import { type EntityManager, kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
-import { recordAct } from "../audit/record.ts";
+import { OPERATOR, recordAct } from "../audit/record.ts";
 import { ApiError } from "../errors.ts";
 import type { Vault } from "../secrets/crypto.ts";
 import { addMember, lockTeam } from "../teams/teams.ts";
@@ -49,8 +49,21 @@ export function openProviderSession(
   });
 }
 
-/** Lets another account of the provider sign in with an address. @throws {ApiError} `not_found` */
-export async function unbindAddress(em: EntityManager, email: string): Promise<void> {
-  const { rows } = await sql`delete from console_identities where email = ${email} returning email`.execute(kysely(em));
-  if (rows.length === 0) throw new ApiError("not_found", "No account of the provider is bound to this address.");
-}
+/**
+ * Lets another account of the provider sign in with an address; the audit log of each team with this member says so.
+ * @param act the word of the audit log
+ * @throws {ApiError} `not_found`
+ */
+export const unbindAddress = (em: EntityManager, email: string, act: string): Promise<void> =>
+  transaction(em, async (tx) => {
+    const { rows } = await sql`delete from console_identities where email = ${email} returning email`.execute(
+      kysely(tx),
+    );
+    if (rows.length === 0) throw new ApiError("not_found", "No account of the provider is bound to this address.");
+    for (const { id: objectId, teamId } of await tx.find(Member, { email, removedAt: null }))
+      await recordAct(
+        tx,
+        { teamId, environment: "LIVE" },
+        { ...OPERATOR, act, objectId, count: null, requestId: null },
+      );
+  });

@@ -154,7 +154,8 @@ async function findUses(em: EntityManager, tenant: Tenant, imageId: string): Pro
     ${newest(drafts("newsletters"))} union ${newest(drafts("campaigns"))} union ${newest(sql`
       select c.id, c.status, v.body from campaigns c join sequence_step_versions v on v.campaign_id = c.id
       where ${ofTenant(tenant, "c")} order by v.created_at desc`)} union ${newest(sql`
-      select id, 'DRAFT' as status, coalesce(body, blocks::text) as body from templates where ${ofTenant(tenant)}`)}
+      select id, 'DRAFT' as status, coalesce(body, blocks::text) as body from templates where ${ofTenant(tenant)}`)} union ${newest(sql`
+      select record_id as id, coalesce(data->>'status', 'DRAFT') as status, data::text as body from bin_rows where ${ofTenant(tenant)}`)}
     limit ${sql.lit(FOUND_MAILS)}`.execute(kysely(em));
   return rows;
 }

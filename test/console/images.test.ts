@@ -148,8 +148,11 @@ describe("Images in the console", () => {
     const remove = (although_used = false) =>
       app.images.remove.mutate({ params: { imageId: image.id }, body: { although_used } });
     const draft = { name: "Spring", body: `<img src="${image.url}">` };
-    await api.newsletters.drafts.create.mutate({ body: draft });
+    const { data: made } = await api.newsletters.drafts.create.mutate({ body: draft });
     await assert.rejects(remove(), /^.*1 of the newest mails show this image, and 0 of them are no drafts/);
+    await api.newsletters.drafts.remove.mutate({ params: { newsletterId: made.id } });
+    await assert.rejects(remove(), /1 of the newest mails show this image/, "one that may be restored");
+    await app.bin.restore.mutate({ params: { recordId: made.id } });
     await own.em.fork().execute("update newsletters set status = 'SENT' where team_id = ?", [own.team.id]);
     await assert.rejects(remove(), /and 1 of them are no drafts: their readers would see a gap/);
     assert.equal((await fetch(image.url)).status, 200, "an image of sent mail stays");

@@ -167,6 +167,8 @@ describe("Signing in to the console by OpenID Connect", () => {
     assert.equal(await problemOf(subject), "bound", "the account with another address");
     assert.equal(await sessionsOf(bob.email), 0);
     assert.equal((await command("member:unbind", "--email", ada.email)).code, 0);
+    const ofTeam = "select object_id from audit_entries where team_id = ? and act = 'member:unbind'";
+    assert.deepEqual(await execute(ofTeam, own.team.id), [{ object_id: ada.id }]);
     const { cookies } = await walk(subject);
     assert.equal(await addressOf(cookies), bob.email);
     assert.equal((await command("member:unbind", "--email", ada.email)).code, 1);

@@ -2,7 +2,7 @@ import { strict as assert } from "node:assert";
 import { dirname } from "node:path";
 import { Readable, Writable } from "node:stream";
 import { parseCommand, runCommand } from "../../app/program.ts";
-import { type Outcome, withSession } from "../../app/session.ts";
+import { type Outcome, recordCommand, type Session, withSession } from "../../app/session.ts";
 import type { Json } from "./api.ts";
 
 /** The settings of a command over the tests' stack, or over the one that a measurement has brought up. */
@@ -68,9 +68,13 @@ export async function refused(why: RegExp, ...args: string[]): Promise<void> {
 export async function inProcess(...args: string[]): Promise<Outcome> {
   const terminal = { env: ofStack(), stdin: Readable.from([]), stdout: new Kept(), stderr: new Kept() };
   let outcome: Outcome | undefined;
-  await parseCommand(args, terminal, async (command, values) => {
+  await parseCommand(args, terminal, async (command, values, name) => {
+    const work = async (session: Session) => {
+      outcome = await command.run(session, values);
+      if (outcome) await recordCommand(session, name, values, outcome);
+    };
     // The database has admitted the stack's keys.
-    outcome = await withSession(terminal, (session) => command.run(session, values), { isAdmitted: false });
+    await withSession(terminal, work, { isAdmitted: false });
   });
   if (!outcome) throw new Error(`${args[0]} printed its result itself`);
   return outcome;

@@ -158,6 +158,9 @@ describe("An operator of deliveries", () => {
     });
     const retried = await inProcess("delivery:retry", row.id);
     assert.deepEqual(retried.data, { webhook: null, deliveries: 1 });
+    const audited = sql`select act, object_id from audit_entries where team_id = ${team.team.id} and way = 'COMMAND'`;
+    const { rows: entries } = await audited.execute(kysely(team.em.fork()));
+    assert.deepEqual(entries, [{ act: "delivery:retry", object_id: row.id }]);
     const log = await untilOver(team, endpoint.id, 2);
     await handle.result();
     assert.equal(cancelled, "1 given up; they can be replayed");
