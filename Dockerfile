@@ -18,12 +18,12 @@ RUN node workers/bundle.ts
 # Builds the console, whose packages only its build needs.
 FROM base AS console
 COPY package.json package-lock.json .npmrc ./
-RUN npm ci --ignore-scripts
+RUN npm ci --omit=dev --ignore-scripts
 COPY tsconfig.json ./
 COPY console ./console
 RUN node console/build.ts
 
-# Without the bundler's compiler. The embedded Postgres and the package `node` are for `npm start` alone: devDependencies.
+# Without the bundler's compiler, and without what is for `npm start` alone: the embedded Postgres, Node, the console's packages.
 FROM base AS dependencies
 COPY package.json package-lock.json .npmrc ./
 RUN npm ci --omit=dev --omit=optional --ignore-scripts

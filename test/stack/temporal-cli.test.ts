@@ -4,8 +4,10 @@ import { createHash } from "node:crypto";
 import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { dirname } from "node:path";
+import { mock } from "node:test";
 import { StackError } from "../../stack/processes.ts";
 import { download, findTemporalCli } from "../../stack/temporal-cli.ts";
+import { findTemporalProblem } from "../../stack/temporal-ways.mjs";
 import { listenLocally } from "../support/listen-locally.ts";
 import { temporaryFolder } from "./support.ts";
 
@@ -24,7 +26,10 @@ describe("finding the Temporal CLI", () => {
     cached = `${folder}/cache/mailkeel/temporal-1.5.1/temporal`;
     mkdirSync(bin);
   });
-  afterEach(() => rmSync(folder, { recursive: true }));
+  afterEach(() => {
+    mock.restoreAll();
+    rmSync(folder, { recursive: true });
+  });
 
   const put = (file: string, script: string) => {
     mkdirSync(dirname(file), { recursive: true });
@@ -78,6 +83,26 @@ printf '#!/bin/sh\\necho temporal version built' > "$GOBIN/temporal"; chmod 755 
     });
     assert.deepEqual(readdirSync(`${folder}/cache/mailkeel`), ["temporal-1.5.1"]);
     assert.equal(existsSync(cached), false);
+  });
+
+  it("is known to fail before packages are installed where nothing is there, and no answer comes", async () => {
+    mock.method(globalThis, "fetch", () => Promise.reject(new TypeError("fetch failed")));
+    const env = { PATH: bin, XDG_CACHE_HOME: `${folder}/cache` };
+    assert.match(
+      (await findTemporalProblem(env)) ?? "",
+      /github\.com does not answer.*no Go to build it.*TEMPORAL_CLI/s,
+    );
+    for (const more of [
+      { TEMPORAL_ADDRESS: "127.0.0.1:7233" },
+      { TEMPORAL_CLI: "temporal" },
+      { HTTPS_PROXY: "http://proxy" },
+    ])
+      assert.equal(await findTemporalProblem({ ...env, ...more }), undefined);
+    const program = put(`${bin}/go`, WORKS);
+    assert.equal(await findTemporalProblem(env), undefined);
+    rmSync(program);
+    put(cached, WORKS);
+    assert.equal(await findTemporalProblem(env), undefined);
   });
 
   it("uses TEMPORAL_CLI and nothing else", async () => {
