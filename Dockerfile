@@ -21,14 +21,16 @@ COPY package.json package-lock.json .npmrc ./
 RUN npm ci --omit=dev --ignore-scripts
 COPY tsconfig.json ./
 COPY console ./console
+# All that the console imports of other folders, but for types.
+COPY lib/mail-style.ts ./lib/
+COPY api/rest/messages.ts ./api/rest/
+COPY domain/audience/rules.ts ./domain/audience/
 RUN node console/build.ts
 
 # Without the bundler's compiler, and without what is for `npm start` alone: the embedded Postgres, Node, the console's packages.
 FROM base AS dependencies
 COPY package.json package-lock.json .npmrc ./
 RUN npm ci --omit=dev --omit=optional --ignore-scripts
-COPY --from=bundle /app/node_modules/.cache/mailkeel ./node_modules/.cache/mailkeel
-COPY --from=console /app/node_modules/.cache/mailkeel/console ./node_modules/.cache/mailkeel/console
 
 FROM base AS mailkeel
 # Temporal's client takes the certificates it trusts from the system.
@@ -38,6 +40,8 @@ RUN apt-get update \
 # Two arenas: glibc keeps freed memory in an arena for each thread, and large answers would leave some in all of them.
 ENV NODE_ENV=production MALLOC_ARENA_MAX=2
 COPY --from=dependencies /app/node_modules ./node_modules
+COPY --from=bundle /app/built ./built
+COPY --from=console /app/built/console ./built/console
 COPY package.json ./
 COPY client ./client
 COPY config ./config

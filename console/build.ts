@@ -7,10 +7,10 @@ import { gzipSync } from "node:zlib";
 
 const ROOT = resolve(import.meta.dirname, "..");
 /** Where the API process finds it. */
-const FOLDER = `${ROOT}/node_modules/.cache/mailkeel/console`;
+const FOLDER = `${ROOT}/built/console`;
 
 /** The files of the service that it imports. */
-const OF_OTHERS = ["lib/mail-style.ts", "api/rest/messages.ts", "domain/audience/rules.ts"];
+export const OF_OTHERS = ["lib/mail-style.ts", "api/rest/messages.ts", "domain/audience/rules.ts"];
 
 function fingerprint(): string {
   const hash = createHash("sha256").update(readFileSync(`${ROOT}/package-lock.json`));

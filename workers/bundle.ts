@@ -4,7 +4,7 @@ import { mkdir, readFile, rename, writeFile } from "node:fs/promises";
 import { bundleWorkflowCode, type WorkflowBundleOption } from "@temporalio/worker";
 
 const root = `${import.meta.dirname}/..`;
-const CACHE = `${root}/node_modules/.cache/mailkeel`;
+const CACHE = `${root}/built`;
 
 /** A hash of the workflows and of the SDK they are bundled with: it changes when the bundle does. */
 function fingerprint(): string {

@@ -7,6 +7,7 @@ import { z } from "zod";
 import { LAYERS } from "../../.dependency-cruiser.ts";
 import { isSetting, readEnv, SECRETS } from "../../config/env.ts";
 import { CLOSE_MARGIN_MS } from "../../config/stop-limit.ts";
+import { OF_OTHERS } from "../../console/build.ts";
 import { POOLS } from "../../workers/pools.ts";
 import { NEEDED, unneeded } from "./processes.ts";
 
@@ -244,6 +245,11 @@ describe("The Dockerfile", () => {
       const to = path.endsWith(".ts") ? `${dirname(path)}/` : path;
       assert.ok(bundle.includes(`COPY ${path} ./${to}`), path);
     }
+  });
+
+  it("copies what the console imports of other folders to where it is built", () => {
+    const stage = lines.slice(lines.indexOf("FROM base AS console"), lines.indexOf("RUN node console/build.ts"));
+    for (const path of OF_OTHERS) assert.ok(stage.includes(`COPY ${path} ./${dirname(path)}/`), path);
   });
 
   it("copies all that its commands may import", () => {

@@ -1,0 +1,33 @@
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { licences, releaseChanges, sameSbom } from "./release.ts";
+
+const read = (name: string) => readFileSync(new URL(`../../${name}`, import.meta.url), "utf8");
+
+describe("A release", () => {
+  it("gives the changes that wait their version, and refuses to have none", () => {
+    const changelog = "# Changelog\n\n## Unreleased\n\n- New.\n\n## 1.0.0 – 2026-01-01\n\n- Old.\n";
+    const released =
+      "# Changelog\n\n## Unreleased\n\n## 1.1.0 – 2026-02-02\n\n- New.\n\n## 1.0.0 – 2026-01-01\n\n- Old.\n";
+    assert.equal(releaseChanges(changelog, "1.1.0", "2026-02-02"), released);
+    assert.throws(() => releaseChanges(released, "1.2.0", "2026-03-03"), /nothing under `## Unreleased`/);
+    assert.match(read("CHANGELOG.md"), /^## /m);
+  });
+
+  it("lists the licence of each package that runs, and of no other", () => {
+    const lines = licences(read("package-lock.json")).split("\n");
+    assert.ok(lines.includes("express 5.3.0: MIT"));
+    assert.ok(!lines.some((line) => line.startsWith("mocha ")));
+    assert.deepEqual(
+      lines.filter((line) => /: (UN|GPL|AGPL)/.test(line)),
+      [],
+    );
+  });
+
+  it("has an SBOM without a time and a random number", () => {
+    const sbom = sameSbom(
+      '{"bomFormat":"CycloneDX","serialNumber":"urn:uuid:1","metadata":{"timestamp":"now","component":{}}}',
+    );
+    assert.deepEqual(JSON.parse(sbom), { bomFormat: "CycloneDX", metadata: { component: {} } });
+  });
+});
