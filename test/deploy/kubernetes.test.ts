@@ -81,6 +81,8 @@ const MODELS: Record<string, string> = {
   Deployment: "kubernetes-models/apps/v1/Deployment",
   Job: "kubernetes-models/batch/v1/Job",
   PodDisruptionBudget: "kubernetes-models/policy/v1/PodDisruptionBudget",
+  Ingress: "kubernetes-models/networking.k8s.io/v1/Ingress",
+  NetworkPolicy: "kubernetes-models/networking.k8s.io/v1/NetworkPolicy",
   Service: "kubernetes-models/v1/Service",
   ScaledObject: "@kubernetes-models/keda/keda.sh/v1alpha1/ScaledObject",
   ServiceMonitor: "@kubernetes-models/prometheus-operator/monitoring.coreos.com/v1/ServiceMonitor",
@@ -130,6 +132,35 @@ describe("deploy/kubernetes", () => {
     for (const pod of Object.values(pods)) assert.equal(containerOf(pod).image, image.name);
     assert.deepEqual(kustomizations["base"].patches, [{ target: { kind: "Deployment" }, patch: common }]);
     for (const { spec } of ofKind("Deployment")) assert.equal(containerOf(spec.template).name, patchedContainer);
+  });
+
+  it("publishes the paths of the deploying guide, as nginx does", () => {
+    const guide = readFileSync(`${ROOT}/docs/operations/deploy.md`, "utf8").match(/^\| publish \|.*$/m)?.[0] ?? "";
+    const published = [...guide.matchAll(/`(\/[^`]*)`/g)].map(([, path = ""]) => path).sort();
+    assert.ok(published.includes("/f"), "the guide names the page of a form");
+    const [{ http }] = ofKind("Ingress")[0].spec.rules;
+    assert.deepEqual(http.paths.map(({ path }: Json) => path).sort(), published);
+    const nginx = readFileSync(`${ROOT}/deploy/nginx/mailkeel.conf`, "utf8");
+    const ofNginx = new RegExp(nginx.match(/location ~ (\^.*) \{/)?.[1] ?? "");
+    for (const path of published) if (path !== "/") assert.match(path, ofNginx);
+    for (const path of ["/healthz", "/readyz"]) assert.doesNotMatch(path, ofNginx);
+  });
+
+  it("opens to the network the ports that pods have", () => {
+    for (const { spec } of ofKind("NetworkPolicy")) {
+      const { matchLabels } = spec.podSelector;
+      const names = (spec.ingress ?? []).flatMap(({ ports }: Json) => ports.map(({ port }: Json) => port));
+      const selected = ofKind("Deployment").filter(({ spec: { template } }) =>
+        Object.entries(matchLabels).every(([name, value]) => template.metadata.labels[name] === value),
+      );
+      assert.ok(selected.length > 0);
+      for (const { spec: pod } of selected)
+        for (const name of names)
+          assert.ok(
+            containerOf(pod.template).ports.some((one: Json) => one.name === name),
+            name,
+          );
+    }
   });
 
   it("runs the API and each pool of workers, and prepares with the command of Compose", () => {
