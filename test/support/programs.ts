@@ -26,6 +26,7 @@ const PACKAGES = {
   postfix: "postfix",
   promtool: "prometheus",
   ruby: "ruby",
+  "systemd-analyze": "systemd",
 } as const;
 type DebianProgram = keyof typeof PACKAGES;
 
