@@ -8,7 +8,6 @@ import { eventually } from "../support/eventually.ts";
 import { makeMember } from "../support/factories.ts";
 import { uniquePng } from "../support/images.ts";
 import { testsOf } from "../support/long.ts";
-import { needs } from "../support/programs.ts";
 import { makeSender, type Sender } from "../support/sending.ts";
 import { makeSequence, step } from "../support/sequences.ts";
 import { stack } from "../support/stack.ts";
@@ -74,14 +73,13 @@ const { it, longIt } = testsOf();
 
 describe("The editor of a draft", function () {
   this.timeout(120_000);
-  const program = needs("chromium");
   let sender: Sender;
   before(async () => {
     await buildConsole();
     sender = await makeSender({ recipients: 0 });
   });
   // The save of a second editor is refused, as is a template that is not written to its end, and one save without a connection.
-  const inPage = openBrowser(program, /status of (400|409|422|503)/);
+  const inPage = openBrowser(/status of (400|409|422|503)/);
 
   /** Opens a new draft. @param body its HTML; none begins as blocks */
   async function open(page: Page, body?: string, view = "") {

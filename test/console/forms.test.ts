@@ -3,7 +3,6 @@ import type { Page } from "playwright-core";
 import { buildConsole } from "../../console/build.ts";
 import { enter, openBrowser, violationsOf } from "../support/browser.ts";
 import { eventually } from "../support/eventually.ts";
-import { needs } from "../support/programs.ts";
 import { makeSender } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
 
@@ -17,10 +16,9 @@ const focused = (page: Page, selector: string) =>
 
 describe("The console's forms", function () {
   this.timeout(120_000);
-  const program = needs("chromium");
   before(() => buildConsole());
   // A draft that was deleted may be read once more before its page is left.
-  const inPage = openBrowser(program, /status of 404/);
+  const inPage = openBrowser(/status of 404/);
 
   it("find a list among 500 in a few keys, and show it as a chip that goes again", async () => {
     const { origin } = await stack();

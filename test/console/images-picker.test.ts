@@ -7,7 +7,6 @@ import { enter, openBrowser, violationsOf, widthOf } from "../support/browser.ts
 import { clientAs, type consoleClient } from "../support/console.ts";
 import { makeTeam, type TestTeam } from "../support/factories.ts";
 import { exif, insert, jpegSegment, pngChunk, replaced, SAMPLES, webpChunk, webpWith } from "../support/pictures.ts";
-import { needs } from "../support/programs.ts";
 import { stack } from "../support/stack.ts";
 
 /** A PNG of one colour. */
@@ -23,8 +22,7 @@ function drawn(width: number, height: number, shade = 0): Buffer {
 
 describe("The picker of images in a browser", function () {
   this.timeout(120_000);
-  const program = needs("chromium");
-  const inPage = openBrowser(program, /status of 400/);
+  const inPage = openBrowser(/status of 400/);
   let team: TestTeam;
   let client: Awaited<ReturnType<typeof consoleClient>>;
   before(async () => {
@@ -120,8 +118,7 @@ describe("The picker of images in a browser", function () {
 
 describe("A cleaned image in a browser", function () {
   this.timeout(120_000);
-  const program = needs("chromium");
-  const inPage = openBrowser(program);
+  const inPage = openBrowser();
 
   it("is drawn as its orientation says", async () => {
     const { jpg, webp, gif, animated } = SAMPLES;

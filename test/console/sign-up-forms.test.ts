@@ -10,7 +10,6 @@ import { eventually } from "../support/eventually.ts";
 import { execute, makeTeam, type TestTeam, unique } from "../support/factories.ts";
 import { agedChallenge } from "../support/forms.ts";
 import { listenLocally } from "../support/listen-locally.ts";
-import { needs } from "../support/programs.ts";
 import { mailsTo } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
 
@@ -27,7 +26,7 @@ async function writeLetter(team: TestTeam) {
 describe("A sign-up form of the console", function () {
   this.timeout(240_000);
   // A mail as a page runs nothing, and has no origin whose icon it could show.
-  const inPage = openBrowser(needs("chromium"), /status of (404|422)|Blocked script|NotSameOrigin/);
+  const inPage = openBrowser(/status of (404|422)|Blocked script|NotSameOrigin/);
   let site: Server | undefined;
   before(() => buildConsole());
   after(() => site?.close());

@@ -12,7 +12,6 @@ import { eventually } from "../support/eventually.ts";
 import { makeMember, makeTeam } from "../support/factories.ts";
 import { testsOf } from "../support/long.ts";
 import { openOidcIssuer } from "../support/oidc-issuer.ts";
-import { needs } from "../support/programs.ts";
 import { caughtMails, mailsTo, makeSender, readMail } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
 import { startTcpProxy } from "../support/tcp-proxy.ts";
@@ -61,10 +60,9 @@ const { it, longIt } = testsOf();
 
 describe("The console in a browser", function () {
   this.timeout(240_000);
-  const program = needs("chromium");
   before(() => buildConsole());
   // A session that has ended is told apart by its 401, and the save of a second editor by its 409; a test gives the others, and the answers that fail.
-  const inPage = openBrowser(program, /status of (401|409|429|502)|ERR_ABORTED|did not answer|Unable to transform/);
+  const inPage = openBrowser(/status of (401|409|429|502)|ERR_ABORTED|did not answer|Unable to transform/);
 
   it("leads from a link in a mail to the report of a newsletter to 1,000 imported people", async () => {
     const sender = await makeSender({ recipients: 0, detached: true });

@@ -5,7 +5,6 @@ import { GUIDES } from "../../api/docs/guides.ts";
 import type { Json } from "../support/api.ts";
 import { openBrowser, violationsOf, widthOf } from "../support/browser.ts";
 import { eventually } from "../support/eventually.ts";
-import { needs } from "../support/programs.ts";
 import { stack } from "../support/stack.ts";
 
 const PHONE = { width: 375, height: 740 };
@@ -24,8 +23,7 @@ function testKey(): string {
 
 describe("The documentation in a browser", function () {
   this.timeout(300_000);
-  const program = needs("chromium");
-  const inPage = openBrowser(program);
+  const inPage = openBrowser();
   let origin: string;
   before(async () => {
     ({ origin } = await stack());

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import axe from "axe-core";
 import { type Browser, type BrowserContextOptions, chromium, type Page } from "playwright-core";
 import { type Cookies, signIn } from "./console.ts";
+import { needs } from "./programs.ts";
 import { stack } from "./stack.ts";
 
 /** A busy machine renders a page within seconds. */
@@ -20,7 +21,7 @@ export async function enter(page: Page, memberId: string): Promise<Cookies> {
 /** Breaches of axe's rules. @param except names of rules that are left out */
 export async function violationsOf(page: Page, except: readonly string[] = []): Promise<string[]> {
   // By the debugger, which no Content-Security-Policy holds up.
-  await page.evaluate(axe.source);
+  if (!(await page.evaluate("'axe' in globalThis"))) await page.evaluate(axe.source);
   const rules = Object.fromEntries(except.map((rule) => [rule, { enabled: false }]));
   const { violations } = (await page.evaluate(`axe.run(${JSON.stringify({ rules })})`)) as axe.AxeResults;
   return violations.map(
@@ -61,11 +62,9 @@ export type InPage = (
   sites?: readonly string[],
 ) => Promise<void>;
 
-/**
- * Opens a browser for the tests of a `describe`. @param program gives its path
- * @param expected messages of the browser's console that are no problem
- */
-export function openBrowser(program: () => string, expected = /^$/): InPage {
+/** Opens a browser for the tests of a `describe`. @param expected messages of the browser's console that are no problem */
+export function openBrowser(expected = /^$/): InPage {
+  const program = needs("chromium-headless-shell");
   let browser: Browser;
   let origin: string;
   before(async () => {
