@@ -103,6 +103,7 @@ export async function launch(entry, withTools) {
   const [major] = process.versions.node.split(".").map(Number);
   if (major < 20) fail(`Node ${process.versions.node} is too old. Install Node 20 or later.`);
   await install(withTools);
+  process.env.NODE_COMPILE_CACHE ??= `${root}node_modules/.cache/mailkeel/compiled`;
   // The IPC channel closes when this process ends, even by SIGKILL, and the child then stops.
   const child = spawn(node, [`${root}${entry}`, ...process.argv.slice(2)], {
     stdio: ["inherit", "inherit", "inherit", "ipc"],

@@ -1,8 +1,9 @@
-/** `npm test`: two stacks on free ports, a process beside each that runs test files, and one for files without a stack. */
+/** `npm test`: three stacks on free ports, a process beside each that runs test files, and one for files without a stack. */
 import { type ChildProcess, fork } from "node:child_process";
 import { randomInt } from "node:crypto";
 import { once } from "node:events";
 import { existsSync, globSync, mkdirSync, mkdtempSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { flushCompileCache } from "node:module";
 import { tmpdir } from "node:os";
 import { resolve } from "node:path";
 import { parseArgs } from "node:util";
@@ -11,7 +12,7 @@ import { reservePorts } from "../stack/infra.ts";
 import { removeDataDir } from "../stack/postgres.ts";
 import { StackError } from "../stack/processes.ts";
 import { readStackSettings } from "../stack/settings.ts";
-import { COMPILE_CACHE, Stack } from "../stack/stack.ts";
+import { Stack } from "../stack/stack.ts";
 import { explain, onSignals } from "../stack/terminal.ts";
 import type { Failure, Job, JobResult } from "./support/lane.ts";
 import { QUICK } from "./support/quick.ts";
@@ -27,8 +28,9 @@ const REAL_TESTS = "test/real/**/*.test.ts";
 const BROWSER_TESTS = "test/console/walk.test.ts";
 /** Looks at what the stacks of all lanes have recorded. */
 const LAST_TEST = "test/last/statements.test.ts";
-const STACKS = 2;
-/** Folders with the files that take longest: they come first, so that no lane is left with one of them at the end. */
+/** Tests wait for much: two would leave a third of two cores idle. */
+const STACKS = 3;
+/** Folders with the files that take longest come first, and then large files: no lane is left with a long one at the end. */
 const FIRST_FOLDERS = /^test\/(stack|sends|webhooks|app|workers|console)\//;
 /** Tests and files that are listed at the end. */
 const LISTED = 10;
@@ -121,7 +123,6 @@ class Lane {
       env: {
         ...process.env,
         ...(started ? { MAILKEEL_STACK: started.file } : {}),
-        NODE_COMPILE_CACHE: COMPILE_CACHE,
         STATEMENTS_DIR: this.#options.statements,
         ...(this.#options.long ? { TEST_LONG: "1" } : {}),
         MAILKEEL_RECEIVERS: this.#options.receivers.join(","),
@@ -233,8 +234,15 @@ function chosen(args: readonly string[]): Choice {
   };
 }
 
+/** Compiles the service once: each process of the stacks would, and one that a test kills does not keep it. */
+async function compileService(): Promise<void> {
+  await Promise.all([import("../api/app.ts"), import("../workers/pools.ts")]);
+  flushCompileCache();
+}
+
 async function main(): Promise<number> {
   const { files, together, long, options } = chosen(process.argv.slice(2));
+  if (!together) await compileService();
   const receivers = await receiverPorts();
   const statements = mkdtempSync(`${tmpdir()}/mailkeel-statements-`);
   const lanes = receivers
@@ -264,14 +272,15 @@ async function main(): Promise<number> {
     : [false, true].map((wanted) =>
         files
           .filter((file) => needsStack(`${ROOT}/${file}`) === wanted)
-          .sort((a, b) => Number(FIRST_FOLDERS.test(b)) - Number(FIRST_FOLDERS.test(a)))
-          .map((file) => [file]),
+          .map((file) => ({ file, isFirst: Number(FIRST_FOLDERS.test(file)), size: statSync(`${ROOT}/${file}`).size }))
+          .sort((a, b) => b.isFirst - a.isFirst || b.size - a.size)
+          .map(({ file }) => [file]),
       );
   try {
     const taking: Promise<void>[] = [];
     try {
-      // One after the other: a stack sees which ports those before it have taken. The first lane works meanwhile.
-      for (const [n, lane] of lanes.entries()) {
+      // One after the other: a stack sees which ports those before it have taken. The lane without one works meanwhile.
+      for (const [n, lane] of [...lanes.entries()].reverse()) {
         await lane.open();
         taking.push(takeFiles(lane, n < STACKS ? others : alone));
       }
