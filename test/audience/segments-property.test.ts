@@ -13,10 +13,11 @@ import { newId } from "../../domain/ids.ts";
 import { api, type Json } from "../support/api.ts";
 import { declareFields } from "../support/contacts.ts";
 import { makeTeam, type TestTeam, unique } from "../support/factories.ts";
+import { isLong } from "../support/long.ts";
 import { SEED } from "../support/seed.ts";
 import { type StoredPerson, storePeople } from "./segments.ts";
 
-const RUNS = 120;
+const RUNS = isLong() ? 240 : 40;
 const CONTACTS = 120;
 /** On a day of November its midnight comes twice, on one of March it does not come. */
 const ZONE = "America/Havana";

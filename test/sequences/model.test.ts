@@ -10,11 +10,12 @@ import { pauseSequence } from "../../domain/sequences/state.ts";
 import { saveSteps } from "../../domain/sequences/steps.ts";
 import { advanceWaves, claimWave } from "../../domain/sequences/waves.ts";
 import { tenantOf } from "../support/factories.ts";
+import { isLong } from "../support/long.ts";
 import { SEED } from "../support/seed.ts";
 import { addSubscribers, makeSender, people, type Sender } from "../support/sending.ts";
 import { enrolmentsOf, makeSequence, stateOf, step } from "../support/sequences.ts";
 
-const RUNS = 25;
+const RUNS = isLong() ? 50 : 10;
 const DAYS = 60;
 
 /** A list of steps that follow each other with waits, out of ten that never change their order. */
