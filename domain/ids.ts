@@ -33,6 +33,7 @@ export const ID_PREFIX = {
   form: "form",
   formText: "ftxt",
   auditEntry: "aud",
+  personRequest: "preq",
 } as const;
 
 export type IdKind = keyof typeof ID_PREFIX;

@@ -9,6 +9,7 @@ export * from "./form.ts";
 export * from "./idempotency.ts";
 export * from "./image.ts";
 export * from "./import.ts";
+export * from "./person-request.ts";
 export * from "./request.ts";
 export * from "./secret.ts";
 export * from "./send.ts";

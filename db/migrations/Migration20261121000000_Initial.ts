@@ -96,6 +96,9 @@ create index "newsletters_team_id_environment_created_at_id_index" on "newslette
 create table "newsletter_lists" ("newsletter_id" text not null, "list_id" text not null, primary key ("newsletter_id", "list_id"));
 create index "newsletter_lists_list_id_newsletter_id_index" on "newsletter_lists" ("list_id", "newsletter_id");
 create table "pending_hits" ("send_id" text not null, "seq" int not null, "id" text not null, "kind" text not null, "at" timestamptz(3) not null, "url" text null, "rule" text null, "early" boolean not null, "source" text null, "created_at" timestamptz(3) not null default now(), primary key ("send_id", "seq", "id"));
+create table "person_requests" ("id" text not null, "team_id" text not null, "environment" text not null, "kind" text not null, "email" text null, "address_hash" text not null, "member_id" text not null, "state" text not null default 'RUNNING', "step" text null, "outcome" jsonb null, "file" text null, "expires_at" timestamptz(3) not null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));
+create index "person_requests_team_id_environment_address_hash_index" on "person_requests" ("team_id", "environment", "address_hash");
+create index "person_requests_expires_at_index" on "person_requests" ("expires_at");
 create table "reconciler_passes" ("kind" text not null, "completed_at" timestamptz(3) not null default now(), primary key ("kind"));
 create table "report_sources" ("id" text not null, "team_id" text not null, "environment" text not null, "provider" text not null, "topic_arn" text null, "public_key" text null, "encrypted_signing_key" text null, "created_at" timestamptz(3) not null default now(), primary key ("id"));
 create table "request_counts" ("starts_at" timestamptz(3) not null, "caller_id" text not null, "count" int not null, primary key ("starts_at", "caller_id"));
@@ -204,6 +207,7 @@ create trigger "sends_touch" before update on "sends" for each row execute funct
 create trigger "credit_balances_touch" before update on "credit_balances" for each row execute function touch_updated_at();
 create trigger "webhook_endpoints_touch" before update on "webhook_endpoints" for each row execute function touch_edited();
 create trigger "imports_touch" before update on "imports" for each row execute function touch_updated_at();
+create trigger "person_requests_touch" before update on "person_requests" for each row execute function touch_updated_at();
 
 -- However an image is deleted, with its team too, its file follows.
 create function note_unused_image_file() returns trigger language plpgsql as $$
@@ -256,6 +260,7 @@ alter table "newsletters" add constraint "newsletters_team_id_fk" foreign key ("
 alter table "audit_entries" add constraint "audit_entries_team_id_fk" foreign key ("team_id") references "teams" ("id") on delete cascade;
 alter table "images" add constraint "images_team_id_fk" foreign key ("team_id") references "teams" ("id") on delete cascade;
 alter table "imports" add constraint "imports_team_id_fk" foreign key ("team_id") references "teams" ("id") on delete cascade;
+alter table "person_requests" add constraint "person_requests_team_id_fk" foreign key ("team_id") references "teams" ("id") on delete cascade;
 alter table "import_parts" add constraint "import_parts_import_id_fk" foreign key ("import_id") references "imports" ("id") on delete cascade;
 alter table "import_steps" add constraint "import_steps_import_id_fk" foreign key ("import_id") references "imports" ("id") on delete cascade;
 alter table "report_sources" add constraint "report_sources_team_id_fk" foreign key ("team_id") references "teams" ("id") on delete cascade;

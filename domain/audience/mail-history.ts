@@ -1,4 +1,4 @@
-import { sql } from "kysely";
+import { type RawBuilder, sql } from "kysely";
 import type { EngagementKind } from "../../db/entities/engagement.ts";
 import type { RecipientState, ResourceType } from "../../db/entities/send.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
@@ -36,12 +36,14 @@ export interface MailHistory {
  * Reads the latest mails to an address, newest first, in one statement over a limited number of recipients.
  * @param email normalised
  * @param before a send: only older ones
+ * @param more SQL: further names and values of each mail `m`, by its `id` and `seq`
  */
 export async function readMailHistory(
   em: EntityManager,
   tenant: Tenant,
   email: string,
   before?: string,
+  more: RawBuilder<unknown> = sql``,
 ): Promise<MailHistory> {
   const older = sql`and (s.send_at, s.id) < (
     select b.send_at, b.id from sends b where b.id = ${before} and ${ofTenant(tenant, "b")})`;
@@ -74,7 +76,7 @@ export async function readMailHistory(
         'opens', ${engaged("opened")}, 'clicks', ${engaged("clicked")},
         'reports', coalesce((
           select json_agg(json_build_object('kind', p.kind, 'created_at', ${isoInstant(sql.ref("p.created_at"))}) order by p.created_at)
-          from mail_reports p where ${ofTenant(tenant, "p")} and p.send_id = m.id and p.seq = m.seq), '[]')
+          from mail_reports p where ${ofTenant(tenant, "p")} and p.send_id = m.id and p.seq = m.seq), '[]')${more}
       ) order by m.send_at desc, m.id desc)
       from mails m
       left join newsletters n on n.id = m.resource_id and ${ofTenant(tenant, "n")}

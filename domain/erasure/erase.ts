@@ -28,9 +28,9 @@ export interface ErasureReport {
   mentions: Mention[];
 }
 
-interface ErasureOptions {
+export interface ErasureOptions {
   dryRun: boolean;
-  waitMs?: number;
+  waitMs?: number | undefined;
   slackMs?: number | undefined;
   onStep?: (step: string) => void;
 }
@@ -88,8 +88,15 @@ export async function erasePerson(
   await eraseAnswers(erasing);
   onStep("texts of the team");
   const mentions = await findMentions(erasing);
-  await transaction(em, (tx) => completeErased(tx, vault, tenant, email), { isRolledBack: dryRun });
-  return { wasErased: !isNew, rows: [...erasing.report.values()], mentions };
+  const report = { rows: [...erasing.report.values()], mentions };
+  const complete = async (tx: EntityManager) => {
+    await completeErased(tx, vault, tenant, email);
+    // Those of ADMINs, also where a command has erased the person meanwhile.
+    await sql`update person_requests set state = 'DONE', step = null, email = null, outcome = ${JSON.stringify(report)}::jsonb
+      where ${ofTenant(tenant)} and email = ${email} and kind = 'ERASURE'`.execute(kysely(tx));
+  };
+  await transaction(em, complete, { isRolledBack: dryRun });
+  return { wasErased: !isNew, ...report };
 }
 
 async function awaitTransactions(em: EntityManager, waitMs: number, slackMs: number | undefined): Promise<void> {
@@ -119,6 +126,8 @@ async function eraseAudience(erasing: Erasing): Promise<void> {
       const ofSubscriber = sql`subscriber_id in (select id from subscribers where ${isOfPerson} for update)`;
       await run(table, "deleted", sql`delete from ${sql.table(table)} where ${ofTenant(tenant)} and ${ofSubscriber}`);
     }
+    // An export that is under way finds its row gone.
+    await run("person_requests", "deleted", sql`delete from person_requests where ${isOfPerson} and kind = 'EXPORT'`);
     const subscribers = await run("subscribers", "deleted", sql`delete from subscribers where ${isOfPerson}`);
     await run(
       "confirmation_mails",

@@ -11,6 +11,7 @@ export interface LimitedRecords {
     | "imports"
     | "lists"
     | "newsletters"
+    | "person_requests"
     | "segments"
     | "templates"
     | "webhook_endpoints";

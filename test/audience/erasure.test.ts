@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { Readable } from "node:stream";
 import { sql } from "kysely";
 import pino from "pino";
@@ -13,6 +14,8 @@ import { createSubscriber } from "../../domain/audience/subscribers.ts";
 import { unsubscribe } from "../../domain/audience/unsubscribes.ts";
 import { type ErasureReport, erasePerson } from "../../domain/erasure/erase.ts";
 import { readmitAddress } from "../../domain/erasure/erased-addresses.ts";
+import { exportPage } from "../../domain/erasure/export.ts";
+import { carryOutRequest, orderRequest, readExport } from "../../domain/erasure/requests.ts";
 import { newId } from "../../domain/ids.ts";
 import { type ImportOptions, importContacts, importSubscribers } from "../../domain/import/import.ts";
 import { recordReports } from "../../domain/reports/record.ts";
@@ -274,8 +277,11 @@ describe("The erasure of a person", () => {
         { email: person.spelled, first_name: `${firstName}2` },
       ],
     });
+    const asked = { kind: "EXPORT", email, memberId: "mbr_1" } as const;
+    const requestId = await transaction(team.em, (em) => orderRequest(em, vault, tenant, asked));
+    await carryOutRequest(team.em, vault, tenant, requestId, new AbortController().signal);
     await recountFigures(team.em, tenant, { repair: true });
-    return { contactBody: body, items, keys, sendId, states, other, subscriberId: subscriber.id };
+    return { requestId, contactBody: body, items, keys, sendId, states, other, subscriberId: subscriber.id };
   }
 
   it("is stated by every column that holds texts", async () => {
@@ -301,6 +307,36 @@ describe("The erasure of a person", () => {
 
     before(async () => {
       planted = await plant(person, other);
+    });
+
+    it("is in an export, but for copies that leave within days", async () => {
+      const file = await readExport(team.em, tenant, planted.requestId);
+      const whole = JSON.parse(file);
+      assert.deepEqual(whole.about.incomplete, []);
+      const empty = Object.entries(whole).filter(([, rows]) => Array.isArray(rows) && rows.length === 0);
+      assert.deepEqual(
+        empty.map(([name]) => name),
+        ["subscriptions_of_deleted_lists", "sequences", "unsubscribed_lists"],
+      );
+      const [contact, mail] = [whole.contact[0], whole.emails[0]];
+      assert.deepEqual([contact.email, contact.fields], [person.ascii, { city: `${person.city}2` }]);
+      assert.deepEqual([mail.sent_to.first_name, mail.opens, mail.clicks], [person.firstName, 1, 1]);
+      assert.deepEqual(whole.rejected_lines_of_files[0].cells, [person.email, `asked by <${person.email}>`]);
+      for (const text of [person.firstName, person.lastName, person.city]) assert.ok(exportPage(file).includes(text));
+      assert.ok(!file.includes(other));
+
+      const sources = ["erasure/export", "audience/mail-history"].map((name) =>
+        readFileSync(`${import.meta.dirname}/../../domain/${name}.ts`, "utf8"),
+      );
+      const left = columnsOf(own.orm.em).filter(
+        ({ table, personal }) => personal === "person" && !sources.some((text) => text.includes(` ${table} `)),
+      );
+      assert.deepEqual(
+        [...new Set(left.map(({ table }) => table))].sort(),
+        // Slots, checks and hits of some seconds, and the exports themselves.
+        ["audience_addresses", "contact_status_checks", "pending_hits", "person_requests"],
+        "add a table with data of people to the export",
+      );
     });
 
     it("is shown first by a dry run, which changes nothing", async () => {
