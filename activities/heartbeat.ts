@@ -11,10 +11,10 @@ const LONGEST_BEAT_MS = 2_000;
  * that takes its progress
  */
 export async function whileBeating<T>(
-  work: (report: (progress: Readonly<Record<string, number>>) => void) => Promise<T>,
+  work: (report: (progress: Readonly<Record<string, number | string>>) => void) => Promise<T>,
 ): Promise<T> {
   const context = Context.current();
-  let progress: Readonly<Record<string, number>> | undefined;
+  let progress: Readonly<Record<string, number | string>> | undefined;
   const { heartbeatTimeoutMs = WITHOUT_TIMEOUT_MS } = context.info;
   const beat = setInterval(() => context.heartbeat(progress), Math.min(LONGEST_BEAT_MS, heartbeatTimeoutMs / BEATS));
   try {

@@ -20,7 +20,6 @@ export function placesForLongWork() {
 }
 
 /** Where there is no place: Temporal tries the activity again soon. */
-export function tryAgain(): never {
-  const type = "no_place";
-  throw ApplicationFailure.create({ message: type, type, nextRetryDelay: LOOK_AGAIN_MS });
+export function tryAgain(type = "no_place", nextRetryDelay = LOOK_AGAIN_MS): never {
+  throw ApplicationFailure.create({ message: type, type, nextRetryDelay });
 }

@@ -17,7 +17,7 @@ import { sendWorkflowId, sequenceWorkflowId } from "../temporal/ids.ts";
 import { sequenceStart } from "../temporal/starts.ts";
 import type { ActivityDeps } from "./deps.ts";
 import { whileBeating } from "./heartbeat.ts";
-import { reconcileImports } from "./imports.ts";
+import { reconcileOrderedWork } from "./ordered-work.ts";
 import { forEachAlone, type LatestRun, listRunning, ONE_RUN, readLatestRun, startSend, wakeUp } from "./starts.ts";
 
 /**
@@ -42,7 +42,7 @@ export type ReconcileActivities = ReturnType<typeof createReconcileActivities>;
 export const createReconcileActivities = (deps: ActivityDeps) => ({
   reconcileSends: () => whileBeating(() => reconcileSends(deps)),
   reconcileSequences: () => whileBeating(() => reconcileSequences(deps)),
-  reconcileImports: () => whileBeating(() => reconcileImports(deps)),
+  reconcileOrderedWork: () => whileBeating(() => reconcileOrderedWork(deps)),
 });
 
 /** Compares all open sends with their workflows, page by page. A send that fails leaves the others alone. */

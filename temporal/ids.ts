@@ -14,7 +14,7 @@ export const endpointWorkflowId = (webhookId: string): string => `webhook-endpoi
 
 export const sequenceWorkflowId = (campaignId: string): string => `sequence/${campaignId}`;
 
-export const importWorkflowId = (importId: string): string => `import/${importId}`;
+export const orderedWorkflowId = (kind: "import" | "person", id: string): string => `${kind}/${id}`;
 
 export const testMailWorkflowId = (testId: string): string => `test-mail/${testId}`;
 
@@ -24,7 +24,7 @@ export const RECONCILER_ID = "reconciler";
 
 export const RETENTION_ID = "retention";
 
-/** Name of the signal that lets a workflow look at Postgres: that of a send at its state, those of endpoints and sequences at what is due, that of an import at its state. */
+/** Name of the signal that lets a workflow look at Postgres: that of a send at its state, those of endpoints and sequences at what is due, those of an import, an export or an erasure at its row. */
 export const WAKE_UP = "wakeUp";
 
 /** Name of the header in which workflows carry the span that their activities belong to. */

@@ -2,7 +2,7 @@ import type { TestMail } from "../domain/sends/plan/test-mail.ts";
 import type { SendResource } from "../domain/sends/resource.ts";
 import {
   endpointWorkflowId,
-  importWorkflowId,
+  orderedWorkflowId,
   sendWorkflowId,
   sequenceWorkflowId,
   TASK_QUEUES,
@@ -84,18 +84,20 @@ export const endpointStart = (input: EndpointInput) => ({
   staticSummary: `Deliveries to ${input.webhookId}`,
 });
 
-export interface ImportInput {
-  importId: string;
+/** Work that the state of a row in Postgres orders. */
+export interface OrderedWork {
+  kind: "import" | "person";
+  id: string;
   teamId: string;
   environment: "LIVE" | "TEST";
 }
 
-/** For a signal with start: the workflow looks at the state of its import once more. */
-export const importStart = (input: ImportInput) => ({
-  workflowId: importWorkflowId(input.importId),
+/** For a signal with start: the workflow looks at the state of its row once more. */
+export const orderedStart = (work: OrderedWork) => ({
+  workflowId: orderedWorkflowId(work.kind, work.id),
   taskQueue: TASK_QUEUES.sends,
-  args: [input] as [ImportInput],
+  args: [work] as [OrderedWork],
   signal: WAKE_UP,
-  ...ofTeam(input.teamId, RESOURCE_ID, input.importId),
-  staticSummary: "Import of an uploaded file",
+  ...ofTeam(work.teamId, RESOURCE_ID, work.id),
+  staticSummary: work.kind === "import" ? "Import of an uploaded file" : "Export or erasure of a person",
 });

@@ -4,7 +4,7 @@ import type { Registry } from "prom-client";
 import { createAccountCheckActivities } from "../activities/account-checks.ts";
 import type { ActivityDeps } from "../activities/deps.ts";
 import { createDispatchActivities } from "../activities/dispatch.ts";
-import { createImportActivities } from "../activities/imports.ts";
+import { createOrderedWorkActivities } from "../activities/ordered-work.ts";
 import { createReconcileActivities } from "../activities/reconcile.ts";
 import { createRetentionActivities } from "../activities/retention.ts";
 import { createSendActivities } from "../activities/sends.ts";
@@ -99,7 +99,7 @@ export const POOLS = {
       activities: {
         ...createReconcileActivities(deps),
         ...createRetentionActivities(deps),
-        ...createImportActivities(deps),
+        ...createOrderedWorkActivities(deps),
         ...createSequenceActivities(deps),
       },
       ...startMaintenance(deps),

@@ -1,5 +1,5 @@
-export { importWorkflow } from "./import.ts";
 export { checkAccountsWorkflow, reconcileWorkflow, retentionWorkflow } from "./maintenance.ts";
+export { orderedWorkflow } from "./ordered-work.ts";
 export { sendWorkflow } from "./send.ts";
 export { sequenceWorkflow } from "./sequence.ts";
 export { testMailWorkflow } from "./test-mail.ts";

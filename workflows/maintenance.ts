@@ -16,7 +16,7 @@ const options = (summary: string, more: ActivityOptions = {}): ActivityOptions =
 
 const { reconcileSends } = proxyActivities<ReconcileActivities>(options("start what should run"));
 const { reconcileSequences } = proxyActivities<ReconcileActivities>(options("start and sweep sequences"));
-const { reconcileImports } = proxyActivities<ReconcileActivities>(options("start imports that should run"));
+const { reconcileOrderedWork } = proxyActivities<ReconcileActivities>(options("start imports and the like"));
 const { pruneExpired } = proxyActivities<RetentionActivities>(options("delete what is kept no longer"));
 const { checkAccounts } = proxyActivities<AccountCheckActivities>(
   options("log in to the accounts whose check is due", {
@@ -28,7 +28,7 @@ const { checkAccounts } = proxyActivities<AccountCheckActivities>(
 
 /** Starts each workflow that should run and does not, but those of webhooks: the relays look after them. */
 export async function reconcileWorkflow(): Promise<{ sends: Reconciliation }> {
-  const all = [reconcileSends(), reconcileSequences(), reconcileImports()] as const;
+  const all = [reconcileSends(), reconcileSequences(), reconcileOrderedWork()] as const;
   await Promise.allSettled(all);
   const [sends] = await Promise.all(all);
   return { sends };

@@ -4,7 +4,7 @@ import { asyncLocalStorage, type Context } from "@temporalio/activity";
 import { sql } from "kysely";
 import { pino } from "pino";
 import type { ActivityDeps } from "../../activities/deps.ts";
-import { createImportActivities } from "../../activities/imports.ts";
+import { createOrderedWorkActivities } from "../../activities/ordered-work.ts";
 import { kysely, type Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { deleteField } from "../../domain/audience/contact-fields.ts";
@@ -273,10 +273,12 @@ describe("An import in steps", () => {
       },
     });
     const deps = { orm, vault: failing, log: pino({ level: "silent" }), stopping: running };
-    const { runImport } = createImportActivities(deps as unknown as ActivityDeps);
+    const { runOrdered } = createOrderedWorkActivities(deps as unknown as ActivityDeps);
     const attempt = (importId: string) => {
       const context = { info: { attempt: 100 }, cancellationSignal: running, heartbeat: () => {} };
-      return asyncLocalStorage.run(context as unknown as Context, () => runImport({ importId, ...tenant }));
+      return asyncLocalStorage.run(context as unknown as Context, () =>
+        runOrdered({ kind: "import", id: importId, ...tenant }),
+      );
     };
 
     await load(`email\n${emailOf(0)}\n`);

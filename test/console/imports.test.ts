@@ -3,7 +3,7 @@ import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
 import { recordErased } from "../../domain/erasure/erased-addresses.ts";
 import type { ImportKind } from "../../domain/import/stored.ts";
-import { importWorkflowId } from "../../temporal/ids.ts";
+import { orderedWorkflowId } from "../../temporal/ids.ts";
 import { clientAs, type consoleClient, refusalCodeOf } from "../support/console.ts";
 import { declareFields } from "../support/contacts.ts";
 import { eventually } from "../support/eventually.ts";
@@ -124,7 +124,7 @@ describe("An import in the console", () => {
     assert.deepEqual([listed[0]?.id, listed[0]?.state, listed[0]?.kind], [id, "DONE", "subscribers"]);
     // The history names no person and no file.
     const { client: temporal, close } = await temporalClient();
-    const result = await temporal.workflow.getHandle(importWorkflowId(id)).result();
+    const result = await temporal.workflow.getHandle(orderedWorkflowId("import", id)).result();
     await close();
     assert.deepEqual(result, { state: "DONE" });
 

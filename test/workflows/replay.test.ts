@@ -120,7 +120,7 @@ describe("The recorded histories", () => {
     for (const { file, history } of recorded) {
       const texts = textsIn(history);
       assert.ok(
-        texts.some((text) => /"(previewId|campaignId|webhookId|importId)"/.test(text)),
+        texts.some((text) => /"(previewId|campaignId|webhookId|id)"/.test(text)),
         `the payloads of ${file} are decoded`,
       );
       // Its own version is all the SDK may say with an @.

@@ -20,13 +20,11 @@ import {
   type StoredImport,
   storePart,
 } from "../../../domain/import/stored.ts";
-import { importStart } from "../../../temporal/starts.ts";
-import type { RequestContext } from "../../context.ts";
 import { idParam, router } from "../../rest/route.ts";
 import { bodyOf, consoleMutation, consoleQuery } from "../procedure.ts";
+import { startOrdered } from "../start.ts";
 
 const LISTED = 100;
-const START_MS = 5_000;
 
 const importParams = z.strictObject({ importId: idParam });
 const ofImport = z.strictObject({ params: importParams });
@@ -71,18 +69,6 @@ export interface ImportFigures {
 
 const show = async (em: EntityManager, tenant: Tenant, importId: string) =>
   present(await readImport(em, tenant, importId));
-
-/** The order is committed: where its workflow cannot be started, the reconciler does so within a minute or two. */
-async function start({ temporal, tenant, log }: RequestContext, importId: string): Promise<void> {
-  try {
-    await temporal.call(START_MS, (client) =>
-      client.workflow.signalWithStart("importWorkflow", importStart({ importId, ...tenant })),
-    );
-  } catch (error) {
-    if (!(error instanceof ApiError)) throw error;
-    log.warn({ importId, code: error.code }, "the workflow of an import is started later");
-  }
-}
 
 export const importsRouter = router({
   list: consoleQuery({ role: "VIEWER", input: z.strictObject({}) }, async ({ ctx }) =>
@@ -151,7 +137,7 @@ export const importsRouter = router({
       const { list_id: listId, enters_sequences: entersSequences, ...options } = body;
       const ofKind = body.kind === "subscribers" ? { ...options, listId } : { ...options, confirmed: false };
       await orderCheck(ctx.em, ctx.tenant, params.importId, { ...ofKind, entersSequences });
-      await start(ctx, params.importId);
+      await startOrdered(ctx, "import", params.importId);
       return show(ctx.em, ctx.tenant, params.importId);
     },
   ),
@@ -167,14 +153,14 @@ export const importsRouter = router({
     },
     async ({ ctx, input: { params, body } }) => {
       await orderImport(ctx.em, ctx.tenant, params.importId, ctx.edit?.began?.updatedAt, body.unconfirmed);
-      await start(ctx, params.importId);
+      await startOrdered(ctx, "import", params.importId);
       return show(ctx.em, ctx.tenant, params.importId);
     },
   ),
   /** Orders that the rows which the import made are taken back. */
   undo: consoleMutation({ role: "EDITOR", ownCommit: true, input: ofImport }, async ({ ctx, input: { params } }) => {
     await transaction(ctx.em, (em) => orderUndo(em, ctx.tenant, params.importId));
-    await start(ctx, params.importId);
+    await startOrdered(ctx, "import", params.importId);
     return show(ctx.em, ctx.tenant, params.importId);
   }),
   /** The refused lines as CSV. */
