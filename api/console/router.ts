@@ -10,6 +10,7 @@ import { formsRouter } from "./forms/routes.ts";
 import { imagesRouter } from "./images/routes.ts";
 import { importsRouter } from "./imports/routes.ts";
 import { overviewRouter } from "./overview/routes.ts";
+import { peopleRouter } from "./people/routes.ts";
 import { sequencesRouter } from "./sequences/routes.ts";
 import { teamRouter } from "./team/routes.ts";
 import { templatesRouter } from "./templates/routes.ts";
@@ -22,6 +23,7 @@ const app = router({
   forms: formsRouter,
   images: imagesRouter,
   imports: importsRouter,
+  people: peopleRouter,
   sequences: sequencesRouter,
   accounts: accountsRouter,
   team: teamRouter,

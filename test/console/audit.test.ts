@@ -44,6 +44,8 @@ const INPUTS: Record<string, (ids: Ids) => object> = {
   "audience.createField": () => ({ body: { name: "town", type: "text" } }),
   "audience.deleteField": () => ({ body: { name: "town" } }),
   "audience.noteConsent": () => ({ body: { email: uniqueEmail(), tracking_consent: { status: "granted" } } }),
+  "people.exportPerson": () => ({ body: { email: uniqueEmail() } }),
+  "people.erasePerson": () => ({ body: { email: "ada@example.com", typed: " Ada@Example.com" } }),
   "imports.begin": () => ({ body: { name: "people.csv", size: 1 } }),
   "accounts.domains.addKey": () => ({ body: { domain: `${unique("other")}.example`, is_first: true } }),
   "accounts.providers.add": () => ({ body: { provider: "POSTMARK" } }),

@@ -5,7 +5,7 @@ import type { RouteDefinition } from "../../api/rest/definition.ts";
 import { newId } from "../../domain/ids.ts";
 import { makeEstate } from "../every-endpoint/endpoints.ts";
 import { type Cookies, consoleClient, consoleFetch, signIn } from "../support/console.ts";
-import { makeMember, unique } from "../support/factories.ts";
+import { makeMember, unique, uniqueEmail } from "../support/factories.ts";
 import { uploadImage } from "../support/images.ts";
 import { SAMPLES as IMAGES } from "../support/pictures.ts";
 import { addSegment } from "../support/sending.ts";
@@ -18,7 +18,7 @@ import { addSegment } from "../support/sending.ts";
 const KINDS = [
   ...(["list", "segment", "newsletter", "campaign", "account", "member", "apiKey"] as const),
   ...(["image", "draftVersion", "template", "import", "dkimKey", "reportSource", "webhook", "delivery"] as const),
-  "form" as const,
+  ...(["form", "personRequest"] as const),
 ];
 /** Ids of the records that one team has; a sequence is a campaign, and a form is in the bin. */
 export type Ids = Record<(typeof KINDS)[number] | "sequence" | "binned", string>;
@@ -65,6 +65,7 @@ export async function makeIds() {
     webhook: value("webhookId"),
     delivery: value("deliveryId"),
     form: value("formId"),
+    personRequest: (await app.people.exportPerson.mutate({ body: { email: uniqueEmail() } })).data.id,
   };
   return { ...estate, ids, cookies };
 }
@@ -149,6 +150,7 @@ export const SAMPLES: Record<string, Sample> = {
   "imports.refused": ofImport,
   "imports.remove": ofImport,
   "imports.export": ({ list }) => ({ query: { of: "list", list_id: list } }),
+  "people.file": ({ personRequest }) => ({ params: { requestId: personRequest }, query: { as: "json" } }),
   "sequences.show": ofSequence,
   "sequences.countMembers": ofSequence,
   "sequences.create": ({ list }) => ({
@@ -199,6 +201,7 @@ export const LISTS: Record<string, object> = {
   "audience.fieldUse": { query: { name: "city" } },
   "images.list": { query: {} },
   "bin.page": { query: {} },
+  "people.requests": { query: { email: "ada@example.com" } },
   "sequences.page": { query: {} },
   "team.keys": { query: { state: "working" } },
 };
