@@ -25,6 +25,7 @@ const KINDS = {
     rps: "Providers",
     whk: "Webhooks",
     key: "Keys",
+    preq: "Personal data",
     mbr: "Members",
     team: "Team",
   },

@@ -14,6 +14,7 @@ import {
   useFields,
   useLists,
 } from "../parts/audience/people.tsx";
+import { PersonData } from "../parts/audience/person-data.tsx";
 import { plainSubject } from "../parts/draft/content.ts";
 import type { Values } from "../parts/form.tsx";
 import { More } from "../parts/more.tsx";
@@ -78,6 +79,7 @@ export function Page() {
       {subscriber && <Subscriptions subscriber={subscriber} />}
       <OptOuts email={email} />
       <Mails email={email} />
+      <PersonData email={email} />
     </>
   );
 }
