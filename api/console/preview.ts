@@ -19,8 +19,8 @@ import { readCookie } from "./cookies.ts";
 
 const POLICY = mailPolicy("sandbox", "frame-ancestors 'self'");
 
-/** A scrollbar would take its width from the mail, which looks as in a narrower window then. */
-const WIDE = "<style>html{scrollbar-width:none}</style>";
+/** A scrollbar would take its width from the mail, which looks as in a narrower window then. A block is shown with what is before it. */
+const WIDE = "<style>html{scrollbar-width:none}tr{scroll-margin-top:6rem}</style>";
 
 function show(res: Response, html: string, policy = POLICY): void {
   res.set({ "Content-Security-Policy": policy, "X-Frame-Options": "SAMEORIGIN", "Cache-Control": "no-store" });

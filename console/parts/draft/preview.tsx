@@ -9,6 +9,18 @@ const VIEWS = { phone: "Phone (360 px)", text: "Text part" };
 const EXAMPLES = { sample: "An example with a name", nameless: "An example without a name" };
 const LOOKS = { dark: "Dark", bare: "Without images" };
 
+/** The block at the editor's cursor, as a fragment of the mail's page. */
+let followed = "";
+/** The page has no origin that could be asked for its place, and the history has no entry for this one. */
+function scroll({ contentWindow, src, dataset }: HTMLIFrameElement): void {
+  if (followed && dataset["loaded"] === src) contentWindow?.location.replace(src + followed);
+}
+/** Scrolls the preview to a block of the editor beside it. @param index among those of the document */
+export function follow(index: number): void {
+  followed = index > 0 ? `#b${index}` : "#top";
+  document.querySelectorAll<HTMLIFrameElement>(".draft iframe").forEach(scroll);
+}
+
 interface PreviewProps {
   mail: Mail;
   /** Changes with each save: the saved mail is shown. */
@@ -76,6 +88,10 @@ export function Preview({ mail, version }: PreviewProps) {
                 className={[view, look].join(" ")}
                 title="The email"
                 sandbox=""
+                onLoad={({ currentTarget: frame }) => {
+                  frame.dataset["loaded"] = frame.src;
+                  scroll(frame);
+                }}
                 src={`/console/preview/${mail.type}s/${mail.id}?${parameters}`}
               />
             </section>

@@ -266,7 +266,9 @@ export function compileBlocks({ blocks, preheader, brand }: BlockSource): string
   /** Nothing white stands between two areas, and none between an area and the end of the card. */
   const gapBefore = (next: number, height: number) =>
     isArea(content[next - 1] ?? content[next]) && isArea(content[next] ?? content[next - 1]) ? "" : space(height);
-  const rows = content.map((block, i) => rowHtml(look, block, PADDING, CONTENT_WIDTH, gapBefore(i + 1, 16))).join("");
+  // The console's preview scrolls to a block by its id.
+  const row = (block: Block, i: number) => rowHtml(look, block, PADDING, CONTENT_WIDTH, gapBefore(i + 1, 16));
+  const rows = content.map((block, i) => row(block, i).replace("<tr>", `<tr id="b${i}">`)).join("");
   const card = `<div class="card" style="max-width:${WIDTH}px;margin:0 auto;background-color:#ffffff">${TABLE} width="100%">`;
   return `<!doctype html>
 <html${lang}><head><meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">

@@ -9,6 +9,7 @@ import { Form } from "../../form.tsx";
 import { type Image, imagesIn, useUpload } from "../../images.tsx";
 import { Icon, Notice, Problem } from "../../page.tsx";
 import type { BodyProps } from "../drafts.ts";
+import { follow } from "../preview.tsx";
 import {
   alignText,
   type Block,
@@ -219,6 +220,8 @@ export function BlocksEditor({ value, onChange, tags, readOnly, shownPath }: Bod
   }, [editor, option, begun]);
 
   const block = editor && (selectedLeaf(editor) ?? columnsAround(editor));
+  const index = editor?.state.selection.$from.index(0) ?? 0;
+  useEffect(() => follow(index), [index]);
   return (
     <div ref={around} className="blocks">
       {editor && !readOnly && (

@@ -4,6 +4,7 @@ import { insertBlock } from "./commands.ts";
 
 export interface Option {
   name: string;
+  group?: string;
   run: (editor: Editor) => unknown;
 }
 
@@ -15,24 +16,31 @@ const styled = (name: string, apply: (chain: ChainedCommands) => ChainedCommands
 });
 const block = (name: string, json: JSONContent): Option => ({ name, run: (editor) => insertBlock(editor, json) });
 
-const BLOCKS: readonly Option[] = [
-  block("Image", { type: "image" }),
-  block("Button", { type: "button" }),
-  block("Divider", { type: "divider" }),
-  block("Space", { type: "spacer" }),
-  block("Two columns", { type: "columns", content: [column, column] }),
-  block("One third and two", { type: "columns", attrs: { widths: "1:2" }, content: [column, column] }),
-  block("Two thirds and one", { type: "columns", attrs: { widths: "2:1" }, content: [column, column] }),
-  block("Area with a colour", { type: "columns", attrs: { background: "#f3f4f6" }, content: [column] }),
-  block("Three columns", { type: "columns", content: [column, column, column] }),
-  block("Social links", { type: "socialLinks" }),
-  block("HTML", { type: "html" }),
-  block("Text", PARAGRAPH),
-  ...([1, 2, 3] as const).map((level) => block(`Heading ${level}`, { type: "heading", attrs: { level } })),
-  styled("List", (chain) => chain.toggleBulletList()),
-  styled("Numbered list", (chain) => chain.toggleOrderedList()),
-  styled("Quote", (chain) => chain.toggleBlockquote()),
-];
+const GROUPS: Readonly<Record<string, readonly Option[]>> = {
+  Text: [
+    block("Text", PARAGRAPH),
+    ...([1, 2, 3] as const).map((level) => block(`Heading ${level}`, { type: "heading", attrs: { level } })),
+    styled("List", (chain) => chain.toggleBulletList()),
+    styled("Numbered list", (chain) => chain.toggleOrderedList()),
+    styled("Quote", (chain) => chain.toggleBlockquote()),
+  ],
+  Media: [
+    block("Image", { type: "image" }),
+    block("Button", { type: "button" }),
+    block("Social links", { type: "socialLinks" }),
+    block("HTML", { type: "html" }),
+  ],
+  Layout: [
+    block("Divider", { type: "divider" }),
+    block("Space", { type: "spacer" }),
+    block("Two columns", { type: "columns", content: [column, column] }),
+    block("One third and two", { type: "columns", attrs: { widths: "1:2" }, content: [column, column] }),
+    block("Two thirds and one", { type: "columns", attrs: { widths: "2:1" }, content: [column, column] }),
+    block("Three columns", { type: "columns", content: [column, column, column] }),
+    block("Area with a colour", { type: "columns", attrs: { background: "#f3f4f6" }, content: [column] }),
+  ],
+};
+const BLOCKS = Object.entries(GROUPS).flatMap(([group, options]) => options.map((one) => ({ ...one, group })));
 
 export type Kind = "block" | "tag";
 
@@ -53,7 +61,7 @@ export function menuAt({ state: { selection } }: Editor, tags: readonly string[]
   const kind = opened ?? (slash ? "block" : braces ? "tag" : undefined);
   if (!kind) return undefined;
   const query = opened ? "" : (blockName ?? tagName ?? "").toLowerCase();
-  const all = kind === "block" ? BLOCKS : tags.map(tagOption);
+  const all: readonly Option[] = kind === "block" ? BLOCKS : tags.map(tagOption);
   const options = all.filter(({ name }) => name.toLowerCase().includes(query));
   return options.length > 0 ? { kind, typed: opened ? "" : (slash ?? braces ?? ""), options } : undefined;
 }
@@ -91,23 +99,29 @@ export function Options({ editor, menu: { kind, typed, options }, active, onChoo
       ref.current.style.left = `${Math.max(0, Math.min(left - around.left, around.width - ref.current.offsetWidth))}px`;
     }
     ref.current.scrollIntoView({ block: "nearest" });
-    ref.current.children[active]?.scrollIntoView({ block: "nearest" });
+    ref.current.querySelector("[aria-selected=true]")?.scrollIntoView({ block: "nearest" });
   });
   return (
     <div ref={ref} id={MENU_ID} className="tags" role="listbox" aria-label={kind === "tag" ? "Merge tags" : "Blocks"}>
-      {options.map((option, index) => (
-        // biome-ignore lint/a11y/useFocusableInteractive: the editor keeps the focus
-        <div
-          key={option.name}
-          id={`${MENU_ID}-${index}`}
-          role="option"
-          aria-selected={index === active}
-          onMouseDown={(event) => {
-            event.preventDefault();
-            onChoose(option);
-          }}
-        >
-          {option.name}
+      {[...Map.groupBy(options, ({ group }) => group)].map(([group, some]) => (
+        // biome-ignore lint/a11y/useSemanticElements: a list of options has no fields
+        <div key={group} role="group" aria-label={group}>
+          {group && <small aria-hidden="true">{group}</small>}
+          {some.map((option) => (
+            // biome-ignore lint/a11y/useFocusableInteractive: the editor keeps the focus
+            <div
+              key={option.name}
+              id={`${MENU_ID}-${options.indexOf(option)}`}
+              role="option"
+              aria-selected={option === options[active]}
+              onMouseDown={(event) => {
+                event.preventDefault();
+                onChoose(option);
+              }}
+            >
+              {option.name}
+            </div>
+          ))}
         </div>
       ))}
     </div>
