@@ -287,6 +287,11 @@ describe("The editor of a draft", function () {
         [imageOf("paste"), imageOf("drop")],
       );
       await page.locator(".ProseMirror [data-block=image]").first().click();
+      const [words_, values] = await Promise.all([".paper", ".panel"].map((one) => page.locator(one).boundingBox()));
+      assert.ok(words_ && values && values.x >= words_.x + words_.width, "the values stand beside the text");
+      await button(page, "Insert").click();
+      await page.getByRole("group", { name: "Layout" }).getByRole("option", { name: "Two columns" }).waitFor();
+      await press(page, "Escape");
       await button(page, "Choose an image").click();
       await page.getByRole("dialog").getByRole("button", { name: "drop.png", exact: true }).first().click();
       const picked = { ...imageOf("drop"), attrs: { ...imageOf("drop").attrs, alt: "A cat by paste" } };
@@ -306,7 +311,10 @@ describe("The editor of a draft", function () {
   it("says before a send what could be better in the mail, and saves it again in a brand that was changed", async () => {
     await inPage({}, async (page) => {
       const { app, one, read } = await open(page);
-      const content = [words(word("Read", linkTo("http://example.com"))), words(word("Dear [name of reader]"))];
+      const content = [
+        words(word("Read", linkTo("http://example.com"))),
+        ...["Dear [name of reader]", "See [the place]"].map((text) => words(word(text))),
+      ];
       const blocks = { type: "doc" as const, content } as never;
       await app.content.saveBlocks.mutate({ body: { ...one, blocks, preheader: null } });
       await page.reload();
@@ -321,8 +329,17 @@ describe("The editor of a draft", function () {
       const asked: string[] = [];
       page.on("request", (request) => /content\.links/.test(request.url()) && asked.push(request.url()));
       await check(3);
-      await list.getByRole("button", { name: "Show it" }).click();
-      await page.waitForFunction(`getSelection().toString() === "Dear [name of reader]"`);
+      // Each press shows the next place, in the preview, too.
+      const frame = page.frames().find((one) => /preview/.test(one.url()));
+      for (const [text, place] of [
+        ["Dear [name of reader]", "#b1"],
+        ["See [the place]", "#b2"],
+        ["Dear [name of reader]", "#b1"],
+      ]) {
+        await list.getByRole("button", { name: /^Show it: .*square brackets/ }).click();
+        await page.waitForFunction(`getSelection().toString() === "${text}"`);
+        await eventually(async () => frame?.url().endsWith(`${place}`) ?? false, { what: `the preview at ${place}` });
+      }
       await button(page, "More actions").click();
       await page.getByRole("menuitem", { name: "Save as template" }).click();
       await button(page, "Save template").click();

@@ -116,8 +116,10 @@ export function Editor({ place, draft, tags, mayWrite, onDirty, shown, children,
     if (document.activeElement?.contains(form.current)) form.current?.querySelector<HTMLElement>(FIRST_EMPTY)?.focus();
   }, []);
   useEffect(() => {
-    if (shown?.length === 0) form.current?.querySelector<HTMLElement>('[name="subject"]')?.focus();
-    else if (shown) setShownPath(shown);
+    const subject = shown?.length === 0 && form.current?.querySelector<HTMLInputElement>('[name="subject"]');
+    if (!subject) return setShownPath(shown);
+    subject.focus();
+    subject.select();
   }, [shown]);
   useEffect(() => onDirty?.(isDirty), [isDirty, onDirty]);
   useEffect(() => {

@@ -1,10 +1,10 @@
 import { useIsMutating, useMutation, useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
-import { useState } from "react";
+import { useRef, useState } from "react";
 import { type DataOf, refusalOf } from "../../api.ts";
 import { useRole, useWorkspace } from "../../session.tsx";
 import { Act } from "../act.tsx";
-import { weakPlace } from "../draft/blocks/text.ts";
+import { weakPlaces } from "../draft/blocks/text.ts";
 import { type Draft, type Mail, useSettings } from "../draft/drafts.ts";
 import { Field } from "../form.tsx";
 import { Facts, Problem, When } from "../page.tsx";
@@ -98,7 +98,7 @@ export function CheckSend({ kind, draft, onShow }: { kind: Kind; draft: Draft; o
       <Problem error={check.error} />
       {report && <GateList kind={kind} report={report} />}
       {report && <Warnings mail={mail} at={check.submittedAt} draft={draft} onShow={onShow} />}
-      {report && <Links of={links} />}
+      {report && <Links of={links} draft={draft} onShow={onShow} />}
       {report && <Numbers kind={kind} report={report} preview={preview} />}
       {preview && (
         <Act
@@ -141,18 +141,32 @@ function useWarnings(mail: Mail, at: number | string, enabled = true) {
 /** With these a mail is hardly finished. */
 const UNFINISHED = /^(placeholder|empty_link)$/;
 
-type Warning = { kind: string; message: string; path?: readonly number[] | undefined };
+/** Shows the places of a finding one after the other, again from the first. */
+function ShowIt({ kind, message, draft, onShow }: { kind: string; message: string } & Partial<Shows>) {
+  const turn = useRef(0);
+  const paths = draft ? weakPlaces(kind, draft) : [];
+  if (paths.length === 0) return null;
+  const show = () => onShow?.([...(paths[turn.current++ % paths.length] ?? [])]);
+  return (
+    <button type="button" className="plain" aria-label={`Show it: ${message}`} onClick={show}>
+      Show it
+    </button>
+  );
+}
 
-interface WarningsProps {
+/** With the editor of the draft on the page. */
+interface Shows {
+  draft: Draft;
+  onShow: ShowPlace;
+}
+
+interface WarningsProps extends Partial<Shows> {
   mail: Mail;
   at: number | string;
-  /** With its editor on the page. */
-  draft?: Draft;
-  onShow?: ShowPlace;
 }
 
 /** Weaknesses of the mail that keep it from no send. */
-export function Warnings({ mail, at, draft, onShow }: WarningsProps) {
+export function Warnings({ mail, at, ...shows }: WarningsProps) {
   const { base } = useWorkspace();
   const { data, error } = useWarnings(mail, at);
   if (!data?.length) return <Problem error={error} />;
@@ -160,14 +174,9 @@ export function Warnings({ mail, at, draft, onShow }: WarningsProps) {
     <section className="stack">
       <h3>Suggestions</h3>
       <ul aria-label="Suggestions">
-        {data.map(({ kind, message, path = draft && weakPlace(kind, draft) }: Warning) => (
+        {data.map(({ kind, message }) => (
           <li key={message} className={UNFINISHED.test(kind) ? "warn" : undefined}>
-            {message}{" "}
-            {path && (
-              <button type="button" className="plain" onClick={() => onShow?.([...path])}>
-                Show it
-              </button>
-            )}
+            {message} <ShowIt {...{ kind, message, ...shows }} />
             {kind === "no_postal_address" && <Link to={`${base}/brand`}>Set it under Brand</Link>}
             {kind === "condition_without_tracking" && <Link to={`${base}/settings`}>Settings</Link>}
           </li>
@@ -193,7 +202,7 @@ function useLinks(mail: Mail, at: number | undefined) {
 }
 
 /** Of the mail's links, those that do not answer as a reader needs it. */
-function Links({ of: { data, error, isFetching, refetch } }: { of: ReturnType<typeof useLinks> }) {
+function Links({ of: { data, error, isFetching, refetch }, ...shows }: { of: ReturnType<typeof useLinks> } & Shows) {
   const shown = data?.links.filter(({ outcome }) => outcome !== "fine") ?? [];
   const asked = data?.links.length ?? 0;
   if (data && asked === 0) return null;
@@ -217,7 +226,7 @@ function Links({ of: { data, error, isFetching, refetch } }: { of: ReturnType<ty
           {shown.map(({ url, outcome, reason }) => (
             <li key={url}>
               <strong className={outcome === "broken" ? "wrong" : undefined}>{OUTCOMES[outcome]}</strong>
-              <code>{url}</code> {reason}
+              <code>{url}</code> {reason} <ShowIt kind={url} message={url} {...shows} />
             </li>
           ))}
         </ul>

@@ -59,21 +59,19 @@ const WEAK: Readonly<Record<string, (node: JSONContent) => boolean>> = {
   image_without_text: ({ type, attrs }) => type === "image" && Boolean(attrs?.["src"]) && !attrs?.["alt"]?.trim(),
 };
 
-/** The first of its nodes of which something is true. */
-function pathTo(node: JSONContent, isIt: ((node: JSONContent) => boolean) | undefined): number[] | undefined {
-  if (isIt?.(node)) return [];
-  const paths = (node.content ?? []).map((child) => pathTo(child, isIt));
-  const index = paths.findIndex(Boolean);
-  return paths[index] && [index, ...paths[index]];
-}
+/** The paths to all of its nodes of which something is true. */
+const pathsTo = (node: JSONContent, isIt: (node: JSONContent) => boolean): number[][] =>
+  isIt(node)
+    ? [[]]
+    : (node.content ?? []).flatMap((child, index) => pathsTo(child, isIt).map((path) => [index, ...path]));
 
-/** Where a draft has a weakness first: the path to its node, or none to its subject. */
-export function weakPlace(
-  kind: string,
-  draft: { subject: string | null; blocks: string },
-): readonly number[] | undefined {
-  if (kind === "long_subject" || (kind === "placeholder" && PLACEHOLDER.test(draft.subject ?? ""))) return [];
-  return draft.blocks ? pathTo(JSON.parse(draft.blocks), WEAK[kind]) : undefined;
+/** Where a draft has a weakness: the paths to its nodes, an empty one to its subject. @param kind or the address of a broken link */
+export function weakPlaces(kind: string, { subject, blocks }: { subject: string | null; blocks: string }): number[][] {
+  const isIt =
+    WEAK[kind] ??
+    (({ attrs, marks = [] }) => [attrs, ...marks.map((mark) => mark.attrs)].some((at) => at?.["href"] === kind));
+  const isOfSubject = kind === "long_subject" || (kind === "placeholder" && PLACEHOLDER.test(subject ?? ""));
+  return [...(isOfSubject ? [[]] : []), ...(blocks ? pathsTo(JSON.parse(blocks), isIt) : [])];
 }
 
 /** A place in a document, by the index of each node on the way to it, and what stands there. */
