@@ -29,7 +29,6 @@ const TEXTS = {
 };
 
 const { ACTIVE: _running, STOPPED: _stopped, ...FILTERS } = choicesOf(STATES);
-const NONE = <span className="muted">none yet</span>;
 
 export const Newsletters = () => <Page kind="newsletter" />;
 export const Campaigns = () => <Page kind="campaign" />;
@@ -69,18 +68,33 @@ function Page({ kind }: { kind: Kind }) {
         }}
         keyOf={({ id }) => id}
         columns={[
-          { name: "Name", cell: ({ id, name }) => <Link to={`${base}/${kind}s/${id}`}>{name}</Link> },
+          {
+            name: "Name",
+            cell: ({ id, name, subject }) => (
+              <>
+                <Link className="cut" title={name} to={`${base}/${kind}s/${id}`}>
+                  {name}
+                </Link>
+                <small className="cut muted">{subject ? plainSubject(subject) : "No subject yet"}</small>
+              </>
+            ),
+          },
           { name: "Status", cell: (draft) => <State of={STATES} is={draft.status} /> },
-          { name: "Subject", cell: ({ subject }) => (subject ? plainSubject(subject) : NONE) },
-          { name: "Audience", cell: ({ targets }) => targets.join(", ") || NONE },
+          { name: "Audience", cell: ({ targets }) => targets.join(", ") || <span className="muted">none yet</span> },
           { name: "Recipients", cell: recipientsText, isNumber: true },
           { name: "Opened", cell: ({ sent, opened }) => sent > 0 && shortPercent(opened), isNumber: true },
           { name: "Clicked", cell: ({ sent, clicked }) => sent > 0 && shortPercent(clicked), isNumber: true },
           {
-            name: "Start",
-            cell: (draft) => draft.send_at && <time title={startOf(draft)}>{shortStart(draft)}</time>,
+            name: "Date",
+            cell: (draft) =>
+              draft.send_at ? (
+                <time title={startOf(draft)}>{shortStart(draft)}</time>
+              ) : (
+                <span>
+                  Edited <When at={draft.updated_at} isShort />
+                </span>
+              ),
           },
-          { name: "Updated", cell: ({ updated_at }) => <When at={updated_at} isShort /> },
           {
             name: "Actions",
             cell: (draft) =>

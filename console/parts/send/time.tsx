@@ -41,13 +41,13 @@ export function useStartText(): (of: Timed) => string {
     send_at ? startText(send_at, send_zone ?? timeZone) : "as soon as it is confirmed";
 }
 
-/** "30 Nov, 10:30, Berlin": where a zone was chosen, or in the reader's own time. */
+/** "30 Nov 2026, 10:30, Berlin": where a zone was chosen, or in the reader's own time. */
 export const shortStart = ({ send_at, send_zone }: Timed): string | null =>
   send_at === null
     ? null
     : [
         new Date(send_at).toLocaleString(undefined, {
-          ...{ day: "numeric", month: "short", hour: "numeric", minute: "2-digit" },
+          ...{ day: "numeric", month: "short", year: "numeric", hour: "numeric", minute: "2-digit" },
           timeZone: send_zone ?? undefined,
         }),
         ...(send_zone ? [cityOf(send_zone)] : []),
