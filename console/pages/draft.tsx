@@ -129,7 +129,7 @@ function Shown({ kind, draft }: { kind: Kind; draft: Draft }) {
 function OnWeb({ id }: { id: string }) {
   const { web } = useSettings("newsletter", id);
   if (!web?.is_public) return null;
-  return <Facts of={[["On the web", <Copy key="address" text={web.url} name="the address on the web" />]]} />;
+  return <Facts of={[["On the web", <Copy key="address" text={web.url} name="the address on the web" isLink />]]} />;
 }
 
 function Publish({ id }: { id: string }) {

@@ -153,7 +153,7 @@ function Ways({ formId }: { formId: string }) {
     <>
       <h3>A link</h3>
       <p>It leads to a page of this service in your brand.</p>
-      <Copy text={link} name="the link" />
+      <Copy text={link} name="the link" isLink />
       <h3>HTML for your website</h3>
       <p>It needs no script. A second page asks for one more step, which keeps bots out.</p>
       <Copy text={html} name="the HTML" />

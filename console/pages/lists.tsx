@@ -205,7 +205,9 @@ function Growth({ listId }: { listId: string }) {
     <>
       <Facts className="figures" of={figures} />
       {url && (
-        <Facts of={[["Public archive", <Copy key="address" text={url} name="the address of the public archive" />]]} />
+        <Facts
+          of={[["Public archive", <Copy key="address" text={url} name="the address of the public archive" isLink />]]}
+        />
       )}
       {mayWrite && environment === "live" && <ArchiveButton {...list} />}
     </>

@@ -85,13 +85,14 @@ export function Problem({ error, form }: { error: unknown; form?: HTMLFormElemen
   );
 }
 
-/** A text with a button that copies it. @param name of the text, for screen readers */
-export function Copy({ text, name }: { text: string; name: string }) {
+/** A text with a button that copies it. @param name of the text, for screen readers @param isLink to a page of the web */
+export function Copy({ text, name, isLink }: { text: string; name: string; isLink?: boolean }) {
   const [isCopied, setCopied] = useState(false);
+  const link = isLink ? { href: text, target: "_blank", rel: "noreferrer" } : undefined;
   const copy = () => navigator.clipboard.writeText(text).then(() => setCopied(true));
   return (
     <span className="copy">
-      <code>{text}</code>
+      <code>{link ? <a {...link}>{text}</a> : text}</code>
       {/* Browsers have it for https and localhost alone. */}
       {navigator.clipboard && (
         <button type="button" aria-label={`Copy ${name}`} onClick={copy}>

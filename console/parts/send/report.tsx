@@ -1,10 +1,11 @@
 import { Link } from "@tanstack/react-router";
+import { useEffect } from "react";
 import type { Client, DataOf } from "../../api.ts";
 import { useData, useRole, useWorkspace } from "../../session.tsx";
 import { AddressList } from "../audience/address-list.tsx";
 import { PersonLink } from "../audience/people.tsx";
 import { Chart } from "../chart.tsx";
-import type { Draft } from "../draft/drafts.ts";
+import { type Draft, STATES } from "../draft/drafts.ts";
 import { SaveCsv } from "../export.tsx";
 import { ChoiceFilter, choiceOf, useFilters } from "../filters.tsx";
 import { choicesOf, Part, State, When } from "../page.tsx";
@@ -14,12 +15,6 @@ import { Rates, useEarlier } from "./figures.tsx";
 import { MailFacts, OUTCOMES, Outcomes } from "./live-send.tsx";
 import { partOf, people, reasonText } from "./words.ts";
 
-const ENDED: Readonly<Record<string, string>> = {
-  SENT: "Sent",
-  CANCELLED: "Cancelled",
-  FAILED: "Failed",
-};
-
 /** The report of a send that has ended. */
 export function Report({ kind, send, draft }: { kind: Kind; send: Send; draft: Draft }) {
   const isSentToAll = send.recipients.sent === send.recipients.total;
@@ -27,7 +22,7 @@ export function Report({ kind, send, draft }: { kind: Kind; send: Send; draft: D
     <>
       <MailFacts kind={kind} draft={draft} />
       <p>
-        {ENDED[send.status] ?? "Ended"}
+        {STATES[send.status as keyof typeof STATES]?.[0] ?? "Ended"}
         {send.completed_at && " on "}
         <When at={send.completed_at} />, to{" "}
         {send.status === "SENT" ? people(send.recipients.total) : partOf(send.recipients.sent, send.recipients.total)}.
@@ -57,11 +52,17 @@ const dateOf = (instant: number) => new Date(instant).toISOString().slice(0, 10)
 
 function Responses({ id, startedAt }: { id: string; startedAt: string }) {
   const { base } = useWorkspace();
+  const [{ activity, outcome, q }, filter] = useFilters();
   const { totals, rates } = useData(["analytics", id], ({ api }) => {
     const begin = Date.parse(startedAt);
     const [from, to] = [dateOf(begin), dateOf(Math.min(Date.now(), begin + MOST_DAYS * DAY_MS))];
     return api.analytics.overview.query({ query: { resource_id: id, from, to } });
   });
+  // Those who opened the mail stand first, unless the page was opened with another filter.
+  // biome-ignore lint/correctness/useExhaustiveDependencies: a filter that is cleared later stays so
+  useEffect(() => {
+    if (totals.opened > 0 && !activity && !outcome && !q) filter({ activity: "opened" });
+  }, []);
   const earlier = useEarlier(id);
   return (
     <>
