@@ -40,18 +40,25 @@ const NOTE =
   "Entries are kept for 400 days. Saves of a text, and changes of people by an API key, stand here once a day. The team's settings and members are under Live.";
 
 function whoOf({ way, by, credential }: Entry): string {
-  if (way === "COMMAND") return WAYS.COMMAND;
-  if (way === "API_KEY") return `API key ${by ?? ""}`;
+  if (way === "COMMAND") return "An operator of the service";
+  if (way === "API_KEY") return `The API key “${by ?? credential}”`;
   return `${by}${credential ? ` through ${credential.replace("oauth_", "")}` : ""}`;
 }
 
-function What({ act, count, object_id: id, object_name: name }: Entry) {
+/** "Ada deleted the newsletter “May”", and the way to a record that may still be there. */
+function Sentence({ of: entry }: { of: Entry }) {
   const { base } = useWorkspace();
-  const page = act.startsWith("sequence") ? "sequences" : PAGES[id?.split("_")[0] ?? ""];
-  const text = <bdi>{name ?? (id?.startsWith("team_") ? "of the team" : id)}</bdi>;
+  const { act, count, object_id: id, object_name: name } = entry;
+  const prefix = id?.split("_")[0] ?? "";
+  const isOfSequence = act.startsWith("sequence");
+  const page = isOfSequence ? "sequences" : PAGES[prefix];
+  const many: string = isOfSequence ? "Sequences" : (KINDS[prefix as keyof typeof KINDS] ?? "");
+  const kind = many.toLowerCase().replace(/s( and .*)?$/, "");
+  const text = <bdi>{name === null ? prefix !== "team" && id : `“${name}”`}</bdi>;
+  const isLink = page && name !== null && !/delete|remove/.test(act);
   return (
     <>
-      {wordsOf(act)} {page && name !== null ? <Link to={`${base}/${page}/${id}`}>{text}</Link> : text}
+      <bdi>{whoOf(entry)}</bdi> {wordsOf(act, kind)} {isLink ? <Link to={`${base}/${page}/${id}`}>{text}</Link> : text}
       {count !== null && count > 1 && `, ${count.toLocaleString()} records`}
     </>
   );
@@ -78,9 +85,9 @@ export function Page() {
       <p className="muted">{NOTE}</p>
       <div className="filters">
         <ChoiceFilter name="member" label="Person" any="All" choices={people} />
-        <ChoiceFilter name="way" label="By" any="All" choices={WAYS} />
+        <ChoiceFilter name="way" label="Way" any="All" choices={WAYS} />
         <ChoiceFilter name="kind" label="About" any="All" choices={KINDS} />
-        <ChoiceFilter name="days" label="When" any="All" choices={DAYS} />
+        <ChoiceFilter name="days" label="Time" any="All" choices={DAYS} />
       </div>
       <List
         caption="Audit log"
@@ -91,9 +98,8 @@ export function Page() {
         }}
         keyOf={({ id }) => id}
         columns={[
-          { name: "When", cell: ({ at }) => <When at={at} /> },
-          { name: "Who", cell: whoOf },
-          { name: "What", cell: (entry) => <What {...entry} /> },
+          { name: "Event", cell: (entry) => <Sentence of={entry} /> },
+          { name: "Time", cell: ({ at }) => <When at={at} /> },
         ]}
         empty="No entries match."
       />
