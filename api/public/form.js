@@ -36,7 +36,7 @@
       headers: { "Content-Type": "application/json" },
       body: JSON.stringify({ ...given, proof: await solve(await challenge.json()) }),
     });
-    const { error, message, url } = await answer.json();
+    const { error, title, message, url } = await answer.json();
     if (error) return say(form, error.message, form.elements.namedItem(error.field ?? ""));
     if (url) return location.assign(url);
     const line = document.createElement("p");
@@ -44,6 +44,8 @@
     line.tabIndex = -1;
     line.textContent = message;
     form.replaceChildren(line);
+    // Not on a website, whose title is its own.
+    if (form.action === location.origin + location.pathname) document.querySelector("h1").textContent = title;
     line.focus();
   }
 

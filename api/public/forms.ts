@@ -178,7 +178,7 @@ export function addForms(
       if (refused) return say(429, many);
     }
     await atEnd;
-    if (isJson) return void res.json({ message: mailed, url: form.thankYouUrl });
+    if (isJson) return void res.json({ title: done, message: mailed, url: form.thankYouUrl });
     if (form.thankYouUrl !== null) return res.redirect(303, form.thankYouUrl);
     show(res, { title: done, paragraphs: [mailed] });
   });

@@ -23,6 +23,7 @@ const styleOf = (accent: string, font: Look["font"]): string => `
   li { margin: .75rem 0; }
   h1 { margin-top: 0; font-size: 1.3rem; }
   form { display: flex; flex-direction: column; align-items: flex-start; gap: .75rem; }
+  footer { margin-top: 2rem; }
   button { font: inherit; padding: .6rem 1.2rem; border: 1px solid ${EDGE}; border-radius: .3rem; color: inherit;
     background: none; max-width: 100%; overflow-wrap: anywhere; text-align: start; cursor: pointer; }
   form p { margin: 0; width: 100%; }
@@ -30,6 +31,7 @@ const styleOf = (accent: string, font: Look["font"]): string => `
     background: none; width: 100%; box-sizing: border-box; }
   .main { font-weight: 600; color: ${textOn(accent)}; background: ${accent}; border-color: ${edgeOn(BACKGROUND, accent)}; }
   button:disabled { opacity: .6; cursor: progress; }
+  a.main { display: inline-block; padding: .6rem 1.2rem; border-radius: .3rem; text-decoration: none; }
   button:focus-visible { outline: 3px solid currentColor; outline-offset: 2px; }
   .main:focus-visible { outline-color: ${EDGE}; }
   @media (max-width: 600px) { header { margin-top: 2rem; padding-top: 0; } main { margin: 0 1rem; padding: 1rem; } }
@@ -55,11 +57,28 @@ export interface Page {
   buttons?: Button[];
   /** A sign-up form as HTML of `api/public/forms.ts`, and the URL to which it may lead. */
   form?: { html: string; thankYouUrl: string | null };
-  /** Below each other, in groups. */
-  links?: { url: string; text: string; note?: string }[][];
-  /** Of Atom, for programs. */
-  feedUrl?: string;
+  /** In the look of the main button. */
+  mainLink?: Link | undefined;
+  /** Below each other; a note is a paragraph of its own. */
+  links?: (Link & { note: string; date: string })[];
+  /** Of Atom: at the end, and for programs. */
+  feed?: Link;
 }
+
+interface Link {
+  url: string;
+  text: string;
+}
+
+/** The service's mark in a colour, as a document within the page: no request asks for it. */
+export function iconOf(look?: Pick<Look, "accentColor">): string {
+  const [ground, line] = [colorOf(look), textOn(colorOf(look))].map((color) => color.replace("#", "%23"));
+  const svg = `%3Csvg xmlns='http:%2F%2Fwww.w3.org%2F2000%2Fsvg' viewBox='0 0 24 24' fill='none' stroke='${line}' stroke-width='1.75'%3E%3Crect width='24' height='24' rx='5' fill='${ground}' stroke='none'%2F%3E%3Cpath d='M5 7h14v10H5zm0 0 7 6 7-6'%2F%3E%3C%2Fsvg%3E`;
+  return `<link rel="icon" href="data:image/svg+xml,${svg}">\n`;
+}
+
+const colorOf = ({ accentColor }: Pick<Look, "accentColor"> = PLAIN): string =>
+  /^#[\da-f]{6}$/i.test(accentColor) ? accentColor : PLAIN.accentColor;
 
 export interface Button {
   label: string;
@@ -78,16 +97,15 @@ export const noticePage = ({ title, reason }: Words["broken"]): Page => ({ title
  * nothing else. It is not stored or indexed, and sends no referrer.
  */
 export function renderPage(
-  { title, paragraphs, buttons = [], form: signUp, links = [], feedUrl }: Page,
+  { title, paragraphs, buttons = [], form: signUp, mainLink, links = [], feed }: Page,
   look?: Look,
 ): { html: string; headers: Record<string, string> } {
-  const { accentColor, font } = look ?? PLAIN;
-  const style = styleOf(/^#[\da-f]{6}$/i.test(accentColor) ? accentColor : PLAIN.accentColor, font);
+  const style = styleOf(colorOf(look), (look ?? PLAIN).font);
   const logoOrigin = originOf(look?.logoUrl ?? null);
   const policy = [
     "default-src 'none'",
     `style-src 'sha256-${createHash("sha256").update(style).digest("base64")}'`,
-    ...(logoOrigin ? [`img-src ${logoOrigin}`] : []),
+    `img-src ${["data:", logoOrigin].filter(Boolean).join(" ")}`,
     ...(signUp ? ["script-src 'self'", "connect-src 'self'"] : []),
     // A browser checks where the answer to a form leads, too.
     `form-action ${["'self'", URL.parse(signUp?.thankYouUrl ?? "")?.origin].filter(Boolean).join(" ")}`,
@@ -111,26 +129,27 @@ export function renderPage(
   const form = shown.length === 0 ? "" : `<form method="post">${shown.join("\n")}</form>`;
   const own = signUp?.html.replace("<button>", '<button class="main">');
   const script = own ? `${own}\n<script src="/f/form.js"></script>` : "";
-  const listed = links.map((group) => {
-    const items = group.map(({ url, text, note }) => {
-      const more = note === undefined ? "" : `<br><small>${escapeHtml(note)}</small>`;
-      return `<li><a href="${escapeHtml(url)}">${escapeHtml(text)}</a>${more}`;
-    });
-    return items.length === 0 ? "" : `<ul>${items.join("\n")}</ul>\n`;
-  });
-  const feed = feedUrl ? `<link rel="alternate" type="application/atom+xml" href="${escapeHtml(feedUrl)}">\n` : "";
+  const linkTo = ({ url, text }: Link, name = "") => `<a${name} href="${escapeHtml(url)}">${escapeHtml(text)}</a>`;
+  const main = mainLink ? `<p>${linkTo(mainLink, ' class="main"')}</p>\n` : "";
+  const items = links.map(
+    ({ note, date, ...link }) =>
+      `<li>${linkTo(link)}<br>${note && `${escapeHtml(note)}<br>`}<small>${escapeHtml(date)}</small>`,
+  );
+  const listed = items.length === 0 ? "" : `<ul>${items.join("\n")}</ul>\n`;
+  const rel = feed ? `<link rel="alternate" type="application/atom+xml" href="${escapeHtml(feed.url)}">\n` : "";
+  const foot = feed ? `<footer><small>${linkTo(feed)}</small></footer>\n` : "";
   const html = `<!doctype html>
 <html lang="${look?.language ?? "en"}">
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>${escapeHtml(title)}</title>
-${feed}<style>${style}</style>
+${iconOf(look)}${rel}<style>${style}</style>
 <header>${brand}</header>
 <main>
 <h1>${escapeHtml(title)}</h1>
 ${text}
-${listed.join("")}${form}${script}
-</main>
+${main}${listed}${form}${script}
+${foot}</main>
 `;
   return { html, headers };
 }

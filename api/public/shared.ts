@@ -14,7 +14,7 @@ import { type ReferencedKind, readReference } from "../../domain/secrets/referen
 import type { LinkTeam } from "../../domain/teams/brand.ts";
 import { localsOf } from "../rest/http.ts";
 import { Turns } from "../rest/turns.ts";
-import { noticePage, type Page, renderPage } from "./page.ts";
+import { iconOf, noticePage, type Page, renderPage } from "./page.ts";
 
 /** Reads a form as text. No mail program compresses one, and anyone may send one. */
 export const readForm = express.text({ type: () => true, limit: "16kb", inflate: false });
@@ -66,7 +66,7 @@ export function showMail(
 <html lang="${localsOf(res).look?.language ?? "en"}">
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>${escapeHtml(subject)}</title>
+${iconOf(localsOf(res).look)}<title>${escapeHtml(subject)}</title>
 ${above}${html}`);
 }
 

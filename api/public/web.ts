@@ -29,15 +29,17 @@ interface ShownArchive extends Archive {
 }
 
 function archivePage(words: Words, { listName, url, issues, form }: ShownArchive): Page {
-  const signUp = form === null ? [] : [{ url: `/f/${form}`, text: words.confirm.title(listName) }];
   return {
     title: listName,
     paragraphs: issues.length > 0 ? [] : [words.web.empty],
-    links: [
-      issues.map(({ url, title, at }) => ({ url, text: title, note: dateOf(words, at) })),
-      [...signUp, { url: `${url}/feed`, text: words.web.feed }],
-    ],
-    feedUrl: `${url}/feed`,
+    mainLink: form === null ? undefined : { url: `/f/${form}`, text: words.confirm.title(listName) },
+    links: issues.map(({ url, title, preheader, at }) => ({
+      url,
+      text: title,
+      note: preheader,
+      date: dateOf(words, at),
+    })),
+    feed: { url: `${url}/feed`, text: words.web.feed },
   };
 }
 

@@ -94,23 +94,25 @@ export async function findArchive(em: EntityManager, listId: string): Promise<Ar
 export interface Issue {
   url: string;
   title: string;
+  preheader: string;
   /** When it was sent: ISO 8601. */
   at: string;
 }
 
 /** The newsletters of an archive, the last first. @throws {ApiError} as `readInThread` */
 export async function readIssues(em: EntityManager, vault: Vault, publicUrl: string, archive: Archive) {
-  const { rows } = await sql<{ id: string; subject: string; at: string }>`
-    select n.id, n.subject, ${isoInstant(SENT_AT)} as at
+  const { rows } = await sql<{ id: string; subject: string; preheader: string; at: string }>`
+    select n.id, n.subject, coalesce(n.preheader, '') as preheader, ${isoInstant(SENT_AT)} as at
     from (select newsletter_id from newsletter_lists where list_id = ${archive.listId}
       order by newsletter_id desc limit ${MOST_WALKED}) x
     join newsletters n on n.id = x.newsletter_id and ${ofTenant(archive, "n")}
     where n.status = 'SENT' and n.is_public is not false
     order by ${SENT_AT} desc, n.id desc limit ${MOST_SHOWN}`.execute(kysely(em));
   const { teamId, listName } = archive;
-  const subjects = rows.map(({ subject }) => subject);
+  const subjects = rows.flatMap(({ subject, preheader }) => [subject, preheader]);
   const titles = await readInThread(teamId, () => titlesInThread(teamId, { subjects, listName }));
   return rows.map(({ id, at }, i): Issue => {
-    return { url: newsletterUrl(vault, publicUrl, id), title: titles[i]?.trim() || listName, at };
+    const [title, preheader = ""] = titles.slice(2 * i).map((text) => text.trim());
+    return { url: newsletterUrl(vault, publicUrl, id), title: title || listName, preheader, at };
   });
 }

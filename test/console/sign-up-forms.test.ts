@@ -83,6 +83,7 @@ describe("A sign-up form of the console", function () {
         await page.getByLabel(en.signUp.first_name).fill("Ada");
         await signUp(page, `link@${audience}`);
         await isTaken(page);
+        await page.getByRole("heading", { name: en.signUp.done }).waitFor();
         await page.unroute("**/challenge");
 
         const { newsletterId, listIds } = await writeLetter(team);

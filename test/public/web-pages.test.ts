@@ -59,7 +59,7 @@ describe("Newsletters on the web", () => {
     assert.equal(status, 200);
     assert.ok(text.includes("<p>Dear reader of </p>"), text);
     assert.ok(text.includes("<title> No. 1 for all &amp; &lt;you&gt;"), text);
-    const hrefs = [...text.matchAll(/href="([^"]*)"/g)].map(([, href]) => href);
+    const hrefs = [...text.matchAll(/<a href="([^"]*)"/g)].map(([, href]) => href);
     assert.deepEqual(hrefs, [url, url, url, "https://shop.example/"]);
     assert.ok(!/example\.com|Unsubscribe/.test(text), text);
     const policy = headers.get("content-security-policy") ?? "";
@@ -74,7 +74,7 @@ describe("Newsletters on the web", () => {
     const bare = await write("Bare", "<p>Text</p>");
     await publish(bare.newsletterId, true);
     const { text } = await get(newsletterUrl(team.vault, origin, bare.newsletterId));
-    assert.ok(!text.includes("href"), text);
+    assert.ok(!text.includes("<a"), text);
   });
 
   it("leads nowhere by another signature, and shows no draft and no newsletter of TEST", async () => {
@@ -116,6 +116,7 @@ describe("Newsletters on the web", () => {
     await publish(withdrawn.newsletterId, false);
     await execute("update newsletters set is_public = null where id = ?", letter.newsletterId);
     await assertWithdrawn(url);
+    await execute("update newsletters set preheader = 'More of {{ list_name }}' where id = ?", letter.newsletterId);
     const archive = await setArchive(letter.listIds, true);
     const issues = [next, letter].map(({ newsletterId }) => newsletterUrl(team.vault, origin, newsletterId));
     assert.ok((await get(url)).text.includes("of </p>"), "it has two lists");
@@ -133,13 +134,18 @@ describe("Newsletters on the web", () => {
     assert.ok(text.includes(`<strong>${team.team.name}</strong>`), text);
 
     const page = await get(archive);
-    const hrefs = [...page.text.matchAll(/<a href="([^"]*)">([^<]*)/g)].map(([, href, text]) => [href, text]);
+    const hrefs = [...page.text.matchAll(/<a(?: class="main")? href="([^"]*)">([^<]*)/g)].map(([, href, text]) => [
+      href,
+      text,
+    ]);
     assert.deepEqual(hrefs, [
+      [form.path, en.confirm.title("One")],
       [issues[0], "One"],
       [issues[1], "One No. 1 for all &amp; &lt;you&gt;\uffff"],
-      [form.path, en.confirm.title("One")],
       [`${archive}/feed`, en.web.feed],
     ]);
+    assert.ok(page.text.includes("</a><br>More of One<br><small>"), page.text);
+    for (const shown of [page, await get(url)]) assert.match(shown.text, /<link rel="icon" href="data:/);
     assert.equal(page.headers.get("cache-control"), "public, max-age=300");
 
     const feed = await get(`${archive}/feed`);
