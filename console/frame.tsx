@@ -41,7 +41,7 @@ const GROUPS: Readonly<Record<string, readonly Page[]>> = {
     [
       "members",
       "Members",
-      "M9 11a4 4 0 1 0 0-8 4 4 0 0 0 0 8zm-7 10c0-4 3-6 7-6s7 2 7 6M16 3.5a4 4 0 0 1 0 7m2 5c3 .5 4 2.5 4 5.5",
+      "M9 11a4 4 0 1 0 0-8 4 4 0 0 0 0 8zM2 21c0-4 3-6 7-6s7 2 7 6m0-18a4 4 0 0 1 0 7m3 5q3 1 3 6",
     ],
     ["audit", "Audit log", "M4 3h16v18H4zm4 5h8m-8 4h8m-8 4h5"],
     ["deleted", "Recently deleted", "M4 7h16M9 7V4h6v3M6 7l1 13h10l1-13m-8 4v6m4-6v6"],

@@ -26,7 +26,7 @@ export function Page() {
           { name: "Kind", cell: ({ kind }) => capitalized(kind) },
           { name: "Deleted", cell: ({ deleted_at }) => <When at={deleted_at} /> },
           { name: "By", cell: ({ deleted_by }) => deleted_by ?? <span className="muted">Not in the console</span> },
-          { name: "Kept until", cell: ({ until }) => <When at={until} /> },
+          { name: "Restorable until", cell: ({ until }) => <When at={until} isShort /> },
           {
             name: "Actions",
             cell: ({ id, name, kind }) =>

@@ -1,4 +1,4 @@
-import type { Client, DataOf } from "../api.ts";
+import { type Client, capitalized, type DataOf } from "../api.ts";
 import { Act } from "../parts/act.tsx";
 import { AddressList, useSearch } from "../parts/audience/address-list.tsx";
 import { PersonLink } from "../parts/audience/people.tsx";
@@ -25,6 +25,7 @@ export function Page() {
         <Export of="suppressions" />
         <Suppress />
       </PageHead>
+      <p className="muted">{NOTE}</p>
       <AddressList<Suppression>
         search={useSearch("suppressions")}
         caption="Suppressions"
@@ -32,7 +33,7 @@ export function Page() {
         read={(cursor) => client.api.suppressions.page.query({ query: { cursor, reason, sort: "created_at" } })}
         columns={[
           { name: "Address", cell: ({ email }) => <PersonLink email={email} /> },
-          { name: "Reason", cell: ({ reason: why }) => REASONS[why] ?? why },
+          { name: "Reason", cell: ({ reason: why }) => capitalized(REASONS[why] ?? why) },
           { name: "Since", cell: ({ created_at }) => <When at={created_at} /> },
           {
             name: "Actions",

@@ -1,5 +1,7 @@
 import { useId } from "react";
+import { capitalized } from "../api.ts";
 import { PageHead, Part } from "../parts/page.tsx";
+import { shortPercent } from "../parts/send/words.ts";
 import { Table } from "../parts/table.tsx";
 import { useData, useWorkspace } from "../session.tsx";
 
@@ -14,8 +16,8 @@ export function Page() {
     <>
       <PageHead title="Usage" />
       <p>
-        Plan: {current.plan.toLowerCase()}, {MONTH.format(new Date(period.start))}. Credits are counted per calendar
-        month (UTC).
+        Plan: {capitalized(current.plan.toLowerCase())}, {MONTH.format(new Date(period.start))}. Credits are counted per
+        calendar month (UTC).
       </p>
       <div className="cards">
         <Bar
@@ -86,7 +88,10 @@ function Bar({ label, used, limit, hint }: BarProps) {
     <div className="card">
       <h2 id={id}>{label}</h2>
       <p className={isFull ? "wrong" : undefined}>
-        {used.toLocaleString()} {limit === null ? "used, no limit" : `of ${limit.toLocaleString()} used`}
+        <strong>{used.toLocaleString()}</strong>{" "}
+        {limit === null
+          ? "used, no limit"
+          : `of ${limit.toLocaleString()} used, ${shortPercent(used / Math.max(limit, 1))}`}
         {isFull && "; none left"}
       </p>
       {limit !== null && <progress aria-labelledby={id} value={Math.min(used, limit)} max={Math.max(limit, 1)} />}
