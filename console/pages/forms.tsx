@@ -37,9 +37,9 @@ export function Page() {
           { name: "Name", cell: ({ name }) => name },
           { name: "List", cell: ({ list_id }) => lists[list_id] },
           { name: "Status", cell: ({ is_open }) => <State of={OPEN} is={String(is_open)} /> },
-          { name: "Views", cell: ({ shown }) => shown.toLocaleString(), isNumber: true },
-          { name: "Sign-ups", cell: ({ sent }) => sent.toLocaleString(), isNumber: true },
-          { name: "Confirmed", cell: ({ confirmed }) => confirmed.toLocaleString(), isNumber: true },
+          { name: "Views", cell: ({ shown }) => shown, isNumber: true },
+          { name: "Sign-ups", cell: ({ sent }) => sent, isNumber: true },
+          { name: "Confirmed", cell: ({ confirmed }) => confirmed, isNumber: true },
           { name: "Created", cell: ({ created_at }) => <When at={created_at} /> },
           {
             name: "Actions",

@@ -60,11 +60,7 @@ function Months() {
         keyOf={([month]) => month}
         columns={[
           { name: "Month", cell: ([month]) => MONTH.format(new Date(month)) },
-          {
-            name: "Sent",
-            cell: ([, days]) => days.reduce((sum, { sent }) => sum + sent, 0).toLocaleString(),
-            isNumber: true,
-          },
+          { name: "Sent", cell: ([, days]) => days.reduce((sum, { sent }) => sum + sent, 0), isNumber: true },
         ]}
       />
       <p className="muted">The last {MOST_DAYS} days; the first of these months may be a part.</p>

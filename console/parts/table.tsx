@@ -34,6 +34,7 @@ const textOf = (cell: ReactNode): string | undefined =>
 
 /** A text of any length and direction, which does not change what stands around it. */
 function Cell({ of: cell }: { of: ReactNode }) {
+  if (typeof cell === "number") return cell.toLocaleString();
   const text = textOf(cell);
   return text === undefined ? (
     cell

@@ -134,11 +134,7 @@ function FoundPeople({
   );
 }
 
-interface Person {
-  email: string;
-  first_name: string | null;
-  last_name: string | null;
-}
+type Person = Record<"email", string> & Record<"first_name" | "last_name", string | null>;
 
 const mailbox = ({ name, address }: { name: string | null; address: string }) =>
   name ? `${name} <${address}>` : address;
