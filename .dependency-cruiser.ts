@@ -145,7 +145,7 @@ export default {
     // TypeScript 7 has no API that others could parse with.
     parser: "swc",
     doNotFollow: { path: "node_modules" },
-    exclude: { path: "^(\\.data|coverage|client/dist|test/real/job)/" },
+    exclude: { path: "^(\\.data|coverage|built|release|client/dist|test/real/job)/" },
     enhancedResolveOptions: { exportsFields: ["exports"], conditionNames: ["import", "node", "default", "types"] },
   },
 } satisfies IConfiguration;
