@@ -12,7 +12,7 @@ export const MERGE_TAGS = [
 ] as const;
 export type MergeTag = (typeof MERGE_TAGS)[number];
 
-/** The merge tags of a mail to the subscribers of a list, or to contacts with custom fields. */
+/** The merge tags of a mail to the subscribers of a list, or to contacts, with custom fields of contacts. */
 export const mergeTags = (isToList: boolean, fields: readonly { name: string }[]): string[] => [
   ...MERGE_TAGS.filter((tag) => isToList || tag !== "list_name"),
   ...fields.map(({ name }) => `fields.${name}`),

@@ -141,8 +141,8 @@ async function checkStep(
   { subject, body: html, ...conditions }: Step,
   of: string,
 ): Promise<void> {
-  const { teamId, segmentId, fromEmail, fromName } = sequence;
-  const fields = segmentId === null ? [] : (await readFields(em, sequence)).map(({ name }) => name);
+  const { teamId, fromEmail, fromName } = sequence;
+  const fields = (await readFields(em, sequence)).map(({ name }) => name);
   const [problem] = await examineContent(teamId, { subject, html }, fields);
   if (problem) {
     throw refusal(`${of}${problem.field === "html" ? "body" : "subject"}`, `${describeProblem(problem)}.`);

@@ -123,8 +123,9 @@ async function claimStep(em: EntityManager, sequence: Sequence, step: DueStep): 
 
 /** SQL, as CTEs that end with `members`: the facts of a ledger's row, and `ineligible`: why they may not be mailed, or null. */
 function membersOf({ campaignId, listId, teamId, environment }: Sequence, which: RawBuilder<unknown>) {
+  const contact = sql`from contacts k where ${ofTenant({ teamId, environment }, "k")} and k.email = m.email`;
   const [table, fields, rules] = listId
-    ? ([sql`subscribers`, sql`null::jsonb`, "list_sequence"] as const)
+    ? ([sql`subscribers`, sql`(select nullif(k.fields, '{}') ${contact})`, "list_sequence"] as const)
     : ([sql`contacts`, sql`nullif(m.fields, '{}')`, "campaign"] as const);
   return sql`
       with picked as materialized (

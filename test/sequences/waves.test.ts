@@ -14,9 +14,11 @@ import { advanceWaves, claimWave, leaveIneligible } from "../../domain/sequences
 import { sequenceWorkflowId } from "../../temporal/ids.ts";
 import { sequenceStart } from "../../temporal/starts.ts";
 import { live } from "../reports/mails.ts";
+import { declareFields } from "../support/contacts.ts";
 import { eventually } from "../support/eventually.ts";
 import { tenantOf } from "../support/factories.ts";
 import {
+  addContacts,
   caughtMails,
   makeCampaignSender,
   makeSender,
@@ -397,7 +399,9 @@ describe("A sequence", () => {
 
   it("mails each step once to those who come onto its list, by the rules of the list, until they leave it", async () => {
     const sender = await makeSender({ recipients: [] });
-    const body = "<p>Welcome to {{ list_name }}</p>";
+    const body = '<p>Welcome to {{ list_name }} in {{ fields.city | default: "your city" }}</p>';
+    await declareFields(sender, { city: "text" });
+    await addContacts(sender, [{ email: `p1@${sender.audience}`, fields: { city: "Rome" } }]);
     const id = await makeSequence(sender, { steps: [soon("a", { body }), soon("b"), step("later")] });
     const people = [];
     for (let n = 0; n < 3; n++) people.push(await addPerson(sender, `p${n}@${sender.audience}`));
@@ -411,8 +415,11 @@ describe("A sequence", () => {
       "p2 a",
       "p2 b",
     ]);
-    const { html, headers } = await readMail(mails[0]?.id ?? 0);
-    assert.match(html ?? "", /Welcome to Readers/);
+    const firstOf = async (name: string) =>
+      readMail(mails.find(({ to }) => to[0]?.startsWith(name))?.id ?? assert.fail(name));
+    const { html, headers } = await firstOf("p0");
+    assert.match(html ?? "", /Welcome to Readers in your city/);
+    assert.match((await firstOf("p1")).html ?? "", /Welcome to Readers in Rome/);
     const link = headers.find(({ key }) => key === "list-unsubscribe")?.value.match(/<(http[^>]+)>/)?.[1] ?? "";
     assert.equal(
       (await fetch(link, { method: "POST", body: new URLSearchParams({ "List-Unsubscribe": "One-Click" }) })).status,

@@ -116,14 +116,13 @@ const settings = consoleQuery({ role: "VIEWER", input: ofOne }, async ({ ctx, in
   const { type, id } = input.query;
   const { tracking, sendAt, sendZone, updatedAt } = await readBroadcast(ctx.em, BROADCASTS[type], id);
   const team = await ctx.em.findOneOrFail(Team, { id: ctx.tenant.teamId });
-  const fields = type === "campaign" ? await readFields(ctx.em, ctx.tenant) : [];
   return {
     tracking,
     send_at: sendAt?.toISOString() ?? null,
     send_zone: sendZone ?? null,
     updated_at: updatedAt.toISOString(),
     team_tracking: team.tracking as TrackingMode,
-    merge_tags: mergeTags(type === "newsletter", fields),
+    merge_tags: mergeTags(type === "newsletter", await readFields(ctx.em, ctx.tenant)),
     web: await webPageOf(ctx, id),
   };
 });

@@ -102,7 +102,7 @@ export const sequencesRouter = router({
       from_email: shown.fromEmail,
       from_name: shown.fromName,
       tracking: shown.tracking,
-      merge_tags: mergeTags(shown.listId !== null, shown.segmentId === null ? [] : await readFields(em, tenant)),
+      merge_tags: mergeTags(shown.listId !== null, await readFields(em, tenant)),
       are_members_noted: shown.areMembersNoted,
       people: shown.people,
       next_due_at: shown.nextDueAt,

@@ -132,7 +132,7 @@ export async function readDraft(
     accountAddresses,
     accounts,
     isAccountGone: connected.length < attached.length,
-    fieldNames: draft.rules !== "campaign" ? [] : (await readFields(em, tenant)).map(({ name }) => name),
+    fieldNames: (await readFields(em, tenant)).map(({ name }) => name),
     missing: {
       sender: hasSender ? null : isNewsletter ? "no_from_email" : "no_attached_account",
       targets: draft.targetIds.length > 0 ? null : isNewsletter ? "no_list" : "no_segment",

@@ -6,8 +6,8 @@ import type { PlanSubject } from "./draft.ts";
 
 /**
  * Makes the query for one row per address that a subject targets: `id`, `email`, `email_spelling`, `first_name`,
- * `last_name`, `list_id`, `fields` (null for none), `permitted` (opted in, or with a valid address), `suppressed` (the team's
- * do-not-mail list holds it) and `fingerprint`: a bigint that changes with the address, why it is targeted, or its permission.
+ * `last_name`, `list_id`, `fields` (null for none, or where the content uses none), `permitted` (opted in, or with a valid
+ * address), `suppressed` (the team's do-not-mail list holds it) and `fingerprint`: a bigint that changes with the address, why it is targeted, or its permission.
  * @throws {ApiError} `filter_unsupported` when a segment cannot be evaluated
  */
 export const planMembers = async (em: EntityManager, subject: PlanSubject): Promise<RawBuilder<unknown>> =>
@@ -15,11 +15,15 @@ export const planMembers = async (em: EntityManager, subject: PlanSubject): Prom
 
 /**
  * Subscribers of the targeted lists, each address once: permitted when confirmed on one of them, `list_id` the first
- * such list. On one list no grouping is needed, which halves the cost. The joins are written for a planner without
- * statistics, right after an import: the full join cannot become a nested loop, the left join does not compare the
- * tenant, and the condition keeps the full join from becoming a left one.
+ * such list; their names are their own, their fields those of the contact with their address. On one list no grouping is
+ * needed, which halves the cost. The joins are written for a planner without statistics, right after an import: the full join
+ * cannot become a nested loop, the left join of subscribers does not compare the tenant, and the condition keeps the full join
+ * from becoming a left one.
  */
-function selectSubscribers({ targetIds: listIds, ...tenant }: PlanSubject): RawBuilder<unknown> {
+function selectSubscribers({ targetIds: listIds, ...subject }: PlanSubject): RawBuilder<unknown> {
+  const { teamId, environment } = subject;
+  const tenant = { teamId, environment };
+  const contacts = usesFields(subject) && sql`left join contacts k on ${ofTenant(tenant, "k")} and k.email = s.email`;
   const [only, ...others] = listIds;
   const memberships =
     only !== undefined && others.length === 0
@@ -32,7 +36,8 @@ function selectSubscribers({ targetIds: listIds, ...tenant }: PlanSubject): RawB
             from subscriptions where list_id = any(${[...listIds]}) and ${ofTenant(tenant)}
             group by subscriber_id`;
   return sql`
-    select m.subscriber_id as id, s.email, s.email_spelling, s.first_name, s.last_name, m.list_id, null::jsonb as fields,
+    select m.subscriber_id as id, s.email, s.email_spelling, s.first_name, s.last_name, m.list_id,
+      ${contacts ? sql`nullif(k.fields, '{}')` : sql`null::jsonb`} as fields,
       m.permitted, suppressed.id is not null as suppressed, m.fingerprint
     from (${memberships}) m
     full join (
@@ -42,8 +47,13 @@ function selectSubscribers({ targetIds: listIds, ...tenant }: PlanSubject): RawB
       where ${ofTenant(tenant, "suppression")}
     ) suppressed on suppressed.id = m.subscriber_id
     left join subscribers s on s.id = m.subscriber_id
+    ${contacts || sql``}
     where coalesce(m.subscriber_id, '') <> ''`;
 }
+
+/** Without them no contact needs to be read. */
+const usesFields = ({ subject, body, fieldNames }: Pick<PlanSubject, "subject" | "body" | "fieldNames">): boolean =>
+  fieldNames.length > 0 && `${subject} ${body}`.includes("fields");
 
 /** Contacts of the targeted segment: permitted when their address is valid. */
 async function selectContacts(

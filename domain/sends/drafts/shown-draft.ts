@@ -170,18 +170,19 @@ function samplePerson({ fieldNames }: Draft, isNameless: boolean): ShownPerson {
   };
 }
 
-/** With the list for which they would get the mail, or else the first that is targeted. */
+/** With the list for which they would get the mail, or else the first that is targeted, and the fields of the contact. */
 async function findSubscriber(em: EntityManager, draft: Draft, email: string | undefined) {
   const tenant = { teamId: draft.teamId, environment: draft.environment };
   const targets = [...draft.targetIds];
   const columns = sql`coalesce(s.email_spelling, s.email) as email, s.first_name as "firstName",
-    s.last_name as "lastName", l.name as "listName", null::jsonb as fields`;
+    s.last_name as "lastName", l.name as "listName", k.fields`;
+  const contact = sql`left join contacts k on ${ofTenant(tenant, "k")} and k.email = s.email`;
   const query =
     email === undefined
       ? sql`select ${columns} from subscriptions m
-          join subscribers s on s.id = m.subscriber_id join lists l on l.id = m.list_id
+          join subscribers s on s.id = m.subscriber_id join lists l on l.id = m.list_id ${contact}
           where ${ofTenant(tenant, "m")} and m.list_id = any(${targets}) and m.status = 'CONFIRMED' limit 1`
-      : sql`select ${columns} from subscribers s
+      : sql`select ${columns} from subscribers s ${contact}
           left join subscriptions m on ${ofTenant(tenant, "m")} and m.subscriber_id = s.id
             and m.list_id = any(${targets}) and m.status = 'CONFIRMED'
           left join lists l on ${ofTenant(tenant, "l")} and l.id = coalesce(m.list_id, (${targets}::text[])[1])
