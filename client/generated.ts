@@ -1133,7 +1133,7 @@ export type NewsletterSendPreview = {
   newsletter_id: string;
   /** The recipients, after permissions and suppressions. */
   recipients: {
-    /** Addresses on the targeted lists. */
+    /** Addresses on the targeted lists, and in the segment that narrows them, if one is set in the app. */
     total: number;
     /** Left out: no confirmed subscription. */
     not_opted_in: number;
@@ -3255,7 +3255,7 @@ export class NewslettersResource {
    *
    * The first of the two calls that send a newsletter. It sends nothing and reserves nothing: it runs every check of the send, resolves the recipients, and answers how many there are, what the send costs, and a token that confirms this very plan.
    *
-   * The token is valid for 15 minutes, for one send and for this API key alone. It is void as soon as the plan changes: when a subscriber joins or leaves a targeted list, a suppression or an opt-out arrives, or the content or the sending account changes.
+   * The token is valid for 15 minutes, for one send and for this API key alone. It is void as soon as the plan changes: when a subscriber joins or leaves a targeted list or the segment that narrows it, a suppression or an opt-out arrives, or the content or the sending account changes.
    *
    * A dry run answers the same checks and counts, and no token.
    *
@@ -3265,7 +3265,7 @@ export class NewslettersResource {
    *
    * **Dry run:** `?dry_run=true` answers the effect and does nothing, which needs `newsletters:read` besides.
    *
-   * **Errors:** `idempotency_key_required`, `quota_exceeded`, `insufficient_scope`, `send_not_permitted`, `send_domain_not_allowed`, `complaint_rate_exceeded`, `not_found`, `idempotency_key_reused`, `request_in_flight`, `campaign_not_ready`, `sending_domain_unverified`, `person_erased`, `resource_state_invalid`, `send_cap_exceeded`, those of every operation.
+   * **Errors:** `idempotency_key_required`, `filter_unsupported`, `quota_exceeded`, `insufficient_scope`, `send_not_permitted`, `send_domain_not_allowed`, `complaint_rate_exceeded`, `not_found`, `idempotency_key_reused`, `request_in_flight`, `campaign_not_ready`, `sending_domain_unverified`, `person_erased`, `resource_state_invalid`, `send_cap_exceeded`, those of every operation.
    */
   previewSend<O extends WriteOptions & DryRunOption>(
     newsletterId: string,

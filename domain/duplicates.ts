@@ -67,7 +67,10 @@ export async function duplicate(
 
 const nameOfCopy = ({ name }: { name: string }) => [...`Copy of ${name}`].slice(0, MAX_NAME_LENGTH).join("");
 
-/** With the content, the sender and the targets of one that may be sent already. What was deleted meanwhile is left out. */
+/**
+ * With the content, the sender and the targets of one that may be sent already. What was deleted meanwhile is left out, but not the
+ * segment of a newsletter: the copy would go to all people of its lists.
+ */
 async function duplicateDraft(
   em: EntityManager,
   tenant: Tenant,
@@ -77,7 +80,10 @@ async function duplicateDraft(
   const source = await readBroadcast(em, BROADCASTS[type], id);
   if ("isDrip" in source && source.isDrip) throw sequenceRefusal();
   const { subject = null, body = null, fromName = null, preheader, blocks, sendDays, tracking } = source;
-  const own = source instanceof Newsletter ? { fromEmail: source.fromEmail } : await targetsOf(em, source);
+  const own =
+    source instanceof Newsletter
+      ? { fromEmail: source.fromEmail, segmentId: source.segmentId ?? null }
+      : await targetsOf(em, source);
   const name = nameOfCopy(source);
   const fields = { name, subject, preheader, body, blocks, fromName, sendDays, tracking, ...own };
   const limit = type === "newsletter" ? limits.MAX_NEWSLETTERS : limits.MAX_CAMPAIGNS;

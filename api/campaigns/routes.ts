@@ -38,7 +38,6 @@ export const campaignsRouter = router({
     ...kind,
     changes:
       "a contact comes into the segment or leaves it, an address becomes invalid or valid, a suppression arrives, or the content or a sending account changes",
-    previewErrors: ["filter_unsupported"],
     preview: { schema: campaignSendPreview, present: presentPreview },
     send: { schema: campaignSend, present: presentSend },
   }),

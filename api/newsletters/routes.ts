@@ -38,7 +38,7 @@ export const newslettersRouter = router({
   sends: sendRouter({
     ...kind,
     changes:
-      "a subscriber joins or leaves a targeted list, a suppression or an opt-out arrives, or the content or the sending account changes",
+      "a subscriber joins or leaves a targeted list or the segment that narrows it, a suppression or an opt-out arrives, or the content or the sending account changes",
     preview: { schema: newsletterSendPreview, present: presentPreview },
     send: { schema: newsletterSend, present: presentSend },
   }),

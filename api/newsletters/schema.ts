@@ -67,7 +67,11 @@ export const newsletterSendPreview = z
     object: z.literal("newsletter_send_preview"),
     id: idOf("send"),
     newsletter_id: idOf("newsletter", "The id of the newsletter."),
-    recipients: previewRecipients("not_opted_in", "Addresses on the targeted lists.", "no confirmed subscription"),
+    recipients: previewRecipients(
+      "not_opted_in",
+      "Addresses on the targeted lists, and in the segment that narrows them, if one is set in the app.",
+      "no confirmed subscription",
+    ),
     lists: listIds("are mailed"),
     ...previewCost,
     from_address: senderAddress.describe("The address in From."),

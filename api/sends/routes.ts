@@ -29,8 +29,6 @@ interface SentKind<Preview extends z.ZodType, Send extends z.ZodType> {
   noun: Capitalize<ResourceType>;
   /** The changes of recipients and senders that make a token void, as a part of a sentence. */
   changes: string;
-  /** Codes that its preview can answer besides those of every kind. */
-  previewErrors?: readonly ErrorCode[];
   preview: { schema: Preview; present(row: PreviewRow, token: string): z.input<Preview> };
   send: { schema: Send; present(send: ArmedSend): z.input<Send> };
 }
@@ -127,7 +125,7 @@ export function sendRouter<Preview extends z.ZodType, Send extends z.ZodType>(ki
         parameters: { [idParam]: `$response.body#/data/${type}_id` },
       },
     },
-    errors: ["send_not_permitted", "resource_state_invalid", ...(kind.previewErrors ?? []), ...GATES],
+    errors: ["send_not_permitted", "resource_state_invalid", "filter_unsupported", ...GATES],
   })
     .input(z.strictObject({ params }))
     .output(kind.preview.schema)

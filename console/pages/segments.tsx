@@ -42,7 +42,7 @@ export function Segments() {
           { name: "Name", cell: ({ id, name }) => <Link to={`${base}/segments/${id}`}>{name}</Link> },
           { name: "Updated", cell: ({ updated_at }) => <When at={updated_at} /> },
         ]}
-        empty="No segments yet. A segment selects contacts by their fields, lists and opened emails, for campaigns and sequences. Create the first one."
+        empty="No segments yet. A segment selects contacts by their fields, lists and opened emails, for campaigns, newsletters and sequences. Create the first one."
       />
     </>
   );
@@ -182,7 +182,10 @@ function Delete({ segment: { id, used_by: uses } }: { segment: Segment }) {
       title="Delete this segment"
       act={async ({ context }) => {
         if (!context.dryRun) return client.app.audience.deleteSegment.mutate({ params: { segmentId: id } });
-        const impact = { drafts_that_lose_it: uses.length - sequences.length, sequences_that_pause: sequences.length };
+        const impact = {
+          drafts_that_need_another: uses.length - sequences.length,
+          sequences_that_pause: sequences.length,
+        };
         return { meta: { impact } };
       }}
       onDone={() => navigate({ to: `${base}/segments` })}

@@ -57,7 +57,7 @@ export function useMakeDraft(type: Kind) {
     if (!beginning) await drafts.update.mutate({ params: { [`${type}Id`]: id }, body: sender });
     const list = type === "newsletter" && onlyOf((await client.app.audience.allLists.query({})).data);
     if (list) await client.app.content.attachList.mutate({ body: { newsletter_id: id, list_id: list.id } });
-    if (segment_id) await client.app.content.attachSegment.mutate({ body: { campaign_id: id, segment_id } });
+    if (segment_id) await client.app.content.change.mutate({ body: { type, id, segment_id } });
     await navigate({ to: `${base}/${type}s/${id}` });
   };
 }

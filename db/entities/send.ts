@@ -44,6 +44,8 @@ const broadcast = {
     .default([]),
   /** True: by the team's setting, or ALL where that is OFF. Null: by the team's setting. */
   tracking: p.boolean().nullable(),
+  /** Its contacts get a campaign; of a newsletter, it narrows the lists. Set in the console. */
+  segmentId: code().nullable(),
   statusReason: code().nullable(),
   sendId: code().nullable(),
   /** Of a draft: before it no mail leaves. Set in the console. */
@@ -75,7 +77,6 @@ export const CampaignSchema = defineEntity({
   indexes: listIndexes,
   properties: {
     ...broadcast,
-    segmentId: code().nullable(),
     accountIds: codes().default([]),
     /** A sequence of mails over time, see `sequences`. */
     isDrip: p.boolean().default(false),

@@ -90,7 +90,7 @@ create table "marked_hits" ("send_id" text not null, "seq" int not null, "kind" 
 create table "members" ("id" text not null, "team_id" text not null, "email" text not null, "name" text not null, "role" text not null, "invite_due_at" timestamptz(3) null, "removed_at" timestamptz(3) null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));
 create index "members_team_id_index" on "members" ("team_id");
 create index "members_email_index" on "members" ("email");
-create table "newsletters" ("id" text not null, "team_id" text not null, "environment" text not null, "name" text not null, "subject" text null, "from_name" text null, "body" text null, "blocks" jsonb null, "preheader" text null, "status" text not null default 'DRAFT', "send_days" smallint[] not null default '{}', "tracking" boolean null, "status_reason" text null, "send_id" text null, "send_at" timestamptz(3) null, "send_zone" text null, "started_at" timestamptz(3) null, "completed_at" timestamptz(3) null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), "updated_by" text null, "from_email" text null, "is_public" boolean null, primary key ("id"));
+create table "newsletters" ("id" text not null, "team_id" text not null, "environment" text not null, "name" text not null, "subject" text null, "from_name" text null, "body" text null, "blocks" jsonb null, "preheader" text null, "status" text not null default 'DRAFT', "send_days" smallint[] not null default '{}', "tracking" boolean null, "status_reason" text null, "send_id" text null, "send_at" timestamptz(3) null, "send_zone" text null, "started_at" timestamptz(3) null, "completed_at" timestamptz(3) null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), "updated_by" text null, "segment_id" text null, "from_email" text null, "is_public" boolean null, primary key ("id"));
 create index "newsletters_team_id_environment_updated_at_id_index" on "newsletters" ("team_id", "environment", "updated_at", "id");
 create index "newsletters_team_id_environment_created_at_id_index" on "newsletters" ("team_id", "environment", "created_at", "id");
 create table "newsletter_lists" ("newsletter_id" text not null, "list_id" text not null, primary key ("newsletter_id", "list_id"));
@@ -273,6 +273,8 @@ alter table "webhook_endpoints" add constraint "webhook_endpoints_team_id_fk" fo
 alter table "webhook_health" add constraint "webhook_health_webhook_id_fk" foreign key ("webhook_id") references "webhook_endpoints" ("id") on delete cascade;
 
 alter table "campaigns" add constraint "campaigns_segment_id_fk" foreign key ("segment_id")
+  references "segments" ("id");
+alter table "newsletters" add constraint "newsletters_segment_id_fk" foreign key ("segment_id")
   references "segments" ("id");
 alter table "credit_balances" add constraint "credit_balances_not_negative"
   check ("available" >= 0 and "reserved" >= 0);

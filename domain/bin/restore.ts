@@ -29,7 +29,10 @@ export interface Restored extends BinnedRecord {
 
 /** The fields in the rows of a record that hold ids of rows elsewhere. */
 const REFERENCES: Partial<Record<BinnedKind, readonly (readonly [source: Table, field: string, target: Table])[]>> = {
-  newsletter: [["newsletter_lists", "list_id", "lists"]],
+  newsletter: [
+    ["newsletter_lists", "list_id", "lists"],
+    ["newsletters", "segment_id", "segments"],
+  ],
   campaign: [
     ["campaigns", "segment_id", "segments"],
     ["campaigns", "account_ids", "email_accounts"],

@@ -12,6 +12,8 @@ const REFUSAL_REASONS = {
   no_from_email: "The newsletter has no from_email; set one with PATCH.",
   no_list: "The newsletter targets no list; attach a list in the app.",
   no_segment: "The campaign targets no segment, or its segment was deleted; attach a segment in the app.",
+  segment_gone:
+    "The segment that narrows the newsletter's lists was deleted; restore it, or choose another or none in the app.",
   no_account:
     "The team has no sending account with the newsletter's from_email, or allowed for its domain; connect one in the app.",
   no_attached_account: "The campaign has no sending account; attach one in the app.",

@@ -150,6 +150,8 @@ describe("The console's editor", () => {
       tracking: null,
       send_at: null,
       send_zone: null,
+      segment_id: sender.segmentId,
+      segment_name: "Segment",
       team_tracking: "OFF",
       web: null,
       merge_tags: [
@@ -218,12 +220,14 @@ describe("The console's editor", () => {
   it("attaches a campaign's segment and accounts", async () => {
     const own = await makeCampaignSender({ detached: true });
     const client = await consoleClient(await signIn(own.owner.id), own.team.id);
-    const { attachSegment, attachAccounts } = client.app.content;
-    const campaign = { campaign_id: own.campaignId };
-    await attachSegment.mutate({ body: { ...campaign, segment_id: own.segmentId } });
+    const { change, attachAccounts } = client.app.content;
+    const { campaignId, segmentId } = own;
+    await change.mutate({ body: { type: "campaign", id: campaignId, segment_id: segmentId } });
     const { data } = await attachAccounts.mutate({
-      body: { ...campaign, account_ids: [own.accountId, own.accountId] },
+      body: { campaign_id: campaignId, account_ids: [own.accountId, own.accountId] },
     });
     assert.deepEqual(data.account_ids, [own.accountId]);
+    const shown = await client.api.campaigns.drafts.retrieve.query({ params: { campaignId } });
+    assert.equal(shown.data.segment_id, segmentId);
   });
 });

@@ -127,14 +127,14 @@ describe("A second editor in the console", () => {
     const client = await consoleClient(await signIn(own.owner.id), own.team.id);
     const { campaignId } = own;
     const campaign = { campaign_id: campaignId };
-    const { change, attachAccounts, attachSegment } = client.app.content;
+    const { change, attachAccounts } = client.app.content;
     const began = (await client.api.campaigns.drafts.retrieve.query({ params: { campaignId } })).data;
     const options = from(campaignId, began);
     await change.mutate({ body: { type: "campaign", id: campaignId, send_days: [1] } }, options);
     for (const late of [
       change.mutate({ body: { type: "campaign", id: campaignId, send_days: [2] } }, options),
       attachAccounts.mutate({ body: { ...campaign, account_ids: [own.accountId] } }, options),
-      attachSegment.mutate({ body: { ...campaign, segment_id: own.segmentId } }, options),
+      change.mutate({ body: { type: "campaign", id: campaignId, segment_id: own.segmentId } }, options),
     ])
       assert.equal(await editedBy(late), own.owner.name);
   });

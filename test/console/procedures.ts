@@ -91,7 +91,7 @@ const EVERYONE = { field: "email", op: "exists", value: true };
 /** An input for each procedure that takes an id, in which each id is of the caller's team. */
 export const SAMPLES: Record<string, Sample> = {
   "content.settings": ({ newsletter }) => ({ query: { type: "newsletter", id: newsletter } }),
-  "content.change": ({ campaign }) => ({ body: { type: "campaign", id: campaign, send_days: [1] } }),
+  "content.change": ({ campaign, segment }) => ({ body: { type: "campaign", id: campaign, segment_id: segment } }),
   "content.reschedule": ({ newsletter }) => ({
     body: {
       ...{ type: "newsletter", id: newsletter },
@@ -121,7 +121,6 @@ export const SAMPLES: Record<string, Sample> = {
   "content.publish": ({ newsletter }) => ({ body: { newsletter_id: newsletter, is_public: true } }),
   "content.attachList": ofListOfNewsletter,
   "content.detachList": ofListOfNewsletter,
-  "content.attachSegment": ({ campaign, segment }) => ({ body: { campaign_id: campaign, segment_id: segment } }),
   "content.attachAccounts": ({ campaign, account }) => ({ body: { campaign_id: campaign, account_ids: [account] } }),
   "templates.save": ({ newsletter, template }) => ({
     body: { type: "newsletter", id: newsletter, name: "Saved", template_id: template },

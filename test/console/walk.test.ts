@@ -644,6 +644,14 @@ describe("The console in a browser", function () {
       const chosen = page.getByLabel("Segment", { exact: true }).locator("option:checked");
       assert.equal(await chosen.textContent(), "Anne's friends");
 
+      await open(`newsletters/${newsletterId}`);
+      await page.getByLabel("Only people in a segment").selectOption("Anne's friends");
+      await button("Check the send").click();
+      await page.getByText("who may be emailed is in its segment").waitFor();
+      await page.reload();
+      const narrowing = page.getByLabel("Only people in a segment").locator("option:checked");
+      assert.equal(await narrowing.textContent(), "Anne's friends");
+
       await open("audit?kind=segment");
       await page.getByRole("cell", { name: "created segment Anne's friends" }).waitFor();
       await assertAccessible(page, "audit");

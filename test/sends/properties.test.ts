@@ -74,6 +74,7 @@ const subject: fc.Arbitrary<PlanSubject> = fc.record({
   sendAt: fc.option(fc.string()),
   accountAddresses: fc.uniqueArray(fc.string()),
   targetIds: fc.uniqueArray(fc.string()),
+  segmentId: fc.option(fc.string()),
   fieldNames: fc.constant([]),
   tracking: fc.constant("OFF" as const),
   footer: fc.record({

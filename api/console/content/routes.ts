@@ -7,6 +7,7 @@ import { keyOfSessions } from "../../../domain/access/session-key.ts";
 import { MAX_ADDRESS_LENGTH } from "../../../domain/address.ts";
 import { readFigures } from "../../../domain/analytics/overview.ts";
 import { readFields } from "../../../domain/audience/contact-fields.ts";
+import { readSegment } from "../../../domain/audience/segments/segments.ts";
 import { duplicate, WRITTEN } from "../../../domain/duplicates.ts";
 import { ApiError } from "../../../domain/errors.ts";
 import { newId } from "../../../domain/ids.ts";
@@ -21,7 +22,6 @@ import { listDrafts } from "../../../domain/sends/drafts/draft-list.ts";
 import {
   attachAccounts,
   attachList,
-  attachSegment,
   BROADCASTS,
   type Broadcast,
   detachList,
@@ -114,12 +114,16 @@ async function webPageOf({ em, vault, env, tenant }: RequestContext, id: string)
 /** The facts of a draft that the API does not show, and the merge tags that it may use. */
 const settings = consoleQuery({ role: "VIEWER", input: ofOne }, async ({ ctx, input }) => {
   const { type, id } = input.query;
-  const { tracking, sendAt, sendZone, updatedAt } = await readBroadcast(ctx.em, BROADCASTS[type], id);
+  const { tracking, sendAt, sendZone, segmentId, updatedAt } = await readBroadcast(ctx.em, BROADCASTS[type], id);
   const team = await ctx.em.findOneOrFail(Team, { id: ctx.tenant.teamId });
+  const segment = segmentId ? await readSegment(ctx.em, segmentId) : null;
   return {
     tracking,
     send_at: sendAt?.toISOString() ?? null,
     send_zone: sendZone ?? null,
+    segment_id: segmentId ?? null,
+    /** Also of one that was deleted. */
+    segment_name: segment?.name ?? null,
     updated_at: updatedAt.toISOString(),
     team_tracking: team.tracking as TrackingMode,
     merge_tags: mergeTags(type === "newsletter", await readFields(ctx.em, ctx.tenant)),
@@ -136,16 +140,17 @@ const change = consoleMutation(
         send_days: sendDays.optional(),
         tracking: z.boolean().nullable().optional(),
         send_time: sendTime.nullable().optional(),
+        segment_id: idParam.nullable().optional(),
       }),
     ),
   },
   async ({ ctx, input: { body } }) => {
     const days = body.send_days && [...new Set(body.send_days)].sort();
-    const { send_time: time, tracking } = body;
+    const { send_time: time, tracking, segment_id: segmentId } = body;
     const timed = time !== undefined && { sendAt: time && readTime(time), sendZone: time?.zone ?? null };
-    const patch = { sendDays: days, tracking, ...timed };
+    const patch = { sendDays: days, tracking, segmentId, ...timed };
     const { record } = await updateDraft(ctx.em, BROADCASTS[body.type], body.id, patch, ctx.edit);
-    return { send_days: record.sendDays, tracking: record.tracking };
+    return { id: body.id, send_days: record.sendDays, tracking: record.tracking };
   },
 );
 
@@ -232,14 +237,6 @@ const detach = consoleMutation({ role: "EDITOR", input: bodyOf(newsletterList) }
   await detachList(ctx.em, body.newsletter_id, body.list_id);
   return body;
 });
-
-const segment = consoleMutation(
-  { role: "EDITOR", input: bodyOf(z.strictObject({ campaign_id: idParam, segment_id: idParam })) },
-  async ({ ctx, input: { body } }) => {
-    await attachSegment(ctx.em, body.campaign_id, body.segment_id);
-    return body;
-  },
-);
 
 const accounts = consoleMutation(
   { role: "EDITOR", input: bodyOf(z.strictObject({ campaign_id: idParam, account_ids: z.array(idParam).max(100) })) },
@@ -383,7 +380,6 @@ export const contentRouter = router({
   publish,
   attachList: attach,
   detachList: detach,
-  attachSegment: segment,
   attachAccounts: accounts,
   preview,
   check,

@@ -6,7 +6,7 @@ import { useEdit } from "../edit.tsx";
 import { Field, MOST_LISTED, type Save, Ticks } from "../form.tsx";
 import { Problem } from "../page.tsx";
 import type { Kind } from "../send/calls.ts";
-import { type Draft, IN_TURN, useAccounts, useContent, useSettings, useSizedTargets } from "./drafts.ts";
+import { type Draft, IN_TURN, useAccounts, useContent, useSettings, useSizedTargets, useTargets } from "./drafts.ts";
 
 const DAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
 const OF_TEAM = { OFF: "off", ALL: "for everyone who has not said no", AGREED: "for people who agreed" };
@@ -19,34 +19,53 @@ export function Targets({ kind, draft }: { kind: Kind; draft: Draft }) {
   const { client, current, base } = useWorkspace();
   const targets = useSizedTargets(kind);
   const accounts = useAccounts();
-  const { tracking, team_tracking } = useSettings(kind, draft.id);
-  const { attachList, detachList, attachSegment, attachAccounts, change, settings } = client.app.content;
+  const { tracking, team_tracking, segment_id, segment_name } = useSettings(kind, draft.id);
+  const segments = useTargets("campaign");
+  const { attachList, detachList, attachAccounts, change, settings } = client.app.content;
   const content = useContent(kind, draft.id);
   const one = { type: kind, id: draft.id };
   const read = async () => {
     const { data } = await content.read();
-    return { data: { ...data, tracking: (await settings.query({ query: one })).data.tracking } };
+    const { tracking, segment_id } = (await settings.query({ query: one })).data;
+    return { data: { ...data, tracking, segment_id } };
   };
   const { saveFrom, dialog } = useEdit({ id: draft.id, read });
   const queries = useQueryClient();
   // A choice waits for the one before it, and begins with the draft as that has left it, shown or not yet.
   const save: Save = (body, write) => {
     const key = [base, `${kind}s`, draft.id];
-    const now = { ...draft, tracking, ...queries.getQueryData<Draft>(key) };
+    const now = { ...draft, tracking, segment_id, ...queries.getQueryData<Draft>(key) };
     return saveFrom({ ...now, ...queries.getQueryData<object>([...key, "settings"]) }, body, write);
   };
+  const saveSegment = (chosen: string) => {
+    const body = { segment_id: chosen || null };
+    return save(body, (options) => change.mutate({ body: { ...one, ...body } }, options));
+  };
+  const isDeleted = segment_id !== null && !segments.some(({ id }) => id === segment_id);
+  const deleted = isDeleted ? [{ id: segment_id, name: `${segment_name} (deleted: choose another)` }] : [];
   return (
     <section className="cards" id={RECIPIENTS_ID} tabIndex={-1} aria-label="Recipients and sending">
       {"lists" in draft ? (
-        <Several
-          label="Lists"
-          hint="Their confirmed subscribers get it, once each."
-          options={targets}
-          chosen={draft.lists}
-          save={({ ids, id: list_id }) =>
-            (ids.includes(list_id) ? attachList : detachList).mutate({ body: { newsletter_id: draft.id, list_id } })
-          }
-        />
+        <>
+          <Several
+            label="Lists"
+            hint="Their confirmed subscribers get it, once each."
+            options={targets}
+            chosen={draft.lists}
+            save={({ ids, id: list_id }) =>
+              (ids.includes(list_id) ? attachList : detachList).mutate({ body: { newsletter_id: draft.id, list_id } })
+            }
+          />
+          {(segments.length > 0 || isDeleted) && (
+            <One
+              label="Only people in a segment"
+              hint="Of the lists' subscribers, those whose address is a contact of the segment."
+              options={[{ id: "", name: "Everyone on the lists" }, ...segments, ...deleted]}
+              chosen={segment_id ?? ""}
+              save={saveSegment}
+            />
+          )}
+        </>
       ) : (
         <>
           <One
@@ -54,11 +73,7 @@ export function Targets({ kind, draft }: { kind: Kind; draft: Draft }) {
             hint="Its contacts with a valid address get it."
             options={targets}
             chosen={draft.segment_id}
-            save={(segment_id) =>
-              save({ segment_id }, (options) =>
-                attachSegment.mutate({ body: { campaign_id: draft.id, segment_id } }, options),
-              )
-            }
+            save={saveSegment}
           />
           <Several
             label="Sending accounts"

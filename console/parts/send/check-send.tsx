@@ -96,10 +96,10 @@ export function CheckSend({ kind, draft, onShow }: { kind: Kind; draft: Draft; o
         </p>
       )}
       <Problem error={check.error} />
-      {report && <GateList kind={kind} report={report} />}
+      {report && <GateList mail={mail} report={report} />}
       {report && <Warnings mail={mail} at={check.submittedAt} draft={draft} onShow={onShow} />}
       {report && <Links of={links} draft={draft} onShow={onShow} />}
-      {report && <Numbers kind={kind} report={report} preview={preview} />}
+      {report && <Numbers mail={mail} report={report} preview={preview} />}
       {preview && (
         <Act
           title="Confirm the send"
@@ -246,14 +246,16 @@ const OUTDATED: Readonly<Record<string, string>> = {
 /** Complaints over delivered mail at which the service sends nothing. */
 const COMPLAINT_LIMIT = 0.002;
 
-function Numbers({ kind, report, preview }: { kind: Kind; report: GateReport; preview: Preview | undefined }) {
+function Numbers({ mail, report, preview }: { mail: Mail; report: GateReport; preview: Preview | undefined }) {
   const { recipients, send_cap: cap } = report;
-  const left = kind === "newsletter" ? "Excluded: unconfirmed or unsubscribed" : "Excluded: no valid address";
-  const numbers: [name: string, number: number | undefined][] = [
+  const { segment_name: segment } = useSettings(mail.type, mail.id);
+  const left = mail.type === "newsletter" ? "Excluded: unconfirmed or unsubscribed" : "Excluded: no valid address";
+  const numbers: (readonly [name: string, number: number | undefined])[] = [
     ["Recipients", preview?.recipients.eligible ?? recipients?.eligible],
     ["Recipients with tracking", preview?.recipients.tracked ?? recipients?.tracked],
     ["Excluded: suppressed", recipients?.suppressed],
     [left, recipients?.ineligible],
+    ...(recipients?.outside ? [[`Excluded: not in segment ${segment}`, recipients.outside] as const] : []),
   ];
   const needed = recipients && `${recipients.eligible.toLocaleString()} needed, `;
   const figures = numbers.map(([name, number]) => [name, number?.toLocaleString()] as const);
@@ -277,7 +279,11 @@ function Numbers({ kind, report, preview }: { kind: Kind; report: GateReport; pr
 }
 
 /** Of each gate: how it is when it is met; what to do when it is not, else the service's own words; and the page for it. */
-function wordsOf(kind: Kind, { recipients, send_cap: cap, credits_available: credits }: GateReport) {
+function wordsOf(
+  kind: Kind,
+  isNarrowed: boolean,
+  { recipients, send_cap: cap, credits_available: credits }: GateReport,
+) {
   const isNewsletter = kind === "newsletter";
   const words: Record<GateState["gate"], readonly [name: string, remedy: string | null, page?: string]> = {
     permission: ["You may send", null, "Keys"],
@@ -286,12 +292,14 @@ function wordsOf(kind: Kind, { recipients, send_cap: cap, credits_available: cre
     sender: ["It has a sender", isNewsletter ? "Enter a from address." : "Choose the sending accounts."],
     content: ["Every merge tag can be filled", "Correct the subject or the text."],
     targets: isNewsletter
-      ? ["It has a list", "Choose at least one list."]
+      ? ["It has a list", isNarrowed ? null : "Choose at least one list."]
       : ["It has a segment", "Choose a segment that works."],
     account: ["Its sending account works", "Connect or repair the account of the sender's address.", "Accounts"],
     time: ["Its start is in the future", "Set a later time, or remove it to send at once."],
     recipients: isNewsletter
-      ? ["It has recipients", "Its lists have no confirmed subscribers who may be emailed: import people.", "Imports"]
+      ? isNarrowed
+        ? ["It has recipients", "No confirmed subscriber of its lists who may be emailed is in its segment."]
+        : ["It has recipients", "Its lists have no confirmed subscribers who may be emailed: import people.", "Imports"]
       : ["It has recipients", "Its segment has no valid addresses that may be emailed.", "Segments"],
     domains: ["You may send from its domain", null, "Accounts"],
     cap: [
@@ -318,10 +326,10 @@ const LOOKS = {
   null: ["muted", "○", "Not checked yet: "],
 } as const;
 
-function GateList({ kind, report }: { kind: Kind; report: GateReport }) {
+function GateList({ mail: { type, id }, report }: { mail: Mail; report: GateReport }) {
   const { base, environment } = useWorkspace();
   const isAdmin = useRole("ADMIN");
-  const words = wordsOf(kind, report);
+  const words = wordsOf(type, useSettings(type, id).segment_id !== null, report);
   const met = report.gates.filter(({ is_met }) => is_met).length;
   const gates = report.gates.toSorted((a, b) => Number(a.is_met) - Number(b.is_met));
   return (

@@ -30,12 +30,15 @@ export function MailFacts({ kind, draft }: { kind: Kind; draft: Draft }) {
   const [ids, emails] =
     "lists" in draft ? [draft.lists, [draft.from_email]] : [[draft.segment_id], emailsOf(draft.account_ids)];
   const names = targets.filter(({ id }) => ids.includes(id)).map(({ name }) => name);
+  const { segment_name: segment } = useSettings(kind, draft.id);
+  const lists = names.length > 1 ? `${names.length} lists (${names.join(", ")})` : (names[0] ?? "no list");
+  const narrowed = "lists" in draft && segment !== null && `On ${lists}, in segment ${segment}`;
   return (
     <Facts
       of={[
         ["Subject", plainSubject(draft.subject ?? "") || null],
         ["From", [draft.from_name, ...emails].filter(Boolean).join(", ") || null],
-        ["Audience", names.join(", ") || null],
+        ["Audience", narrowed || names.join(", ") || null],
       ]}
     />
   );

@@ -166,7 +166,10 @@ function refuseDeleted({ id, deletedAt }: Segment): void {
 export const readSegments = (em: EntityManager): Promise<Segment[]> =>
   em.find(Segment, { deletedAt: null }, { orderBy: { id: "asc" } });
 
-/** It waits in the bin. Drafts lose it; campaigns that were scheduled with it keep it, for `readSegment`. @throws {ApiError} `not_found` */
+/**
+ * It waits in the bin. Drafts of campaigns lose it. Newsletters keep it, so that none goes to all people of its lists instead, and
+ * what was scheduled with it does, for `readSegment`. @throws {ApiError} `not_found`
+ */
 export async function deleteSegment(em: EntityManager, segmentId: string): Promise<void> {
   const segment = await lockSegment(em, segmentId, LockMode.PESSIMISTIC_WRITE);
   await moveToBin(em, segment, { kind: "segment", id: segmentId, name: segment.name });
@@ -268,14 +271,16 @@ export interface SegmentUse {
   is_sequence: boolean;
 }
 
-/** Drafts that would lose the segment with its deletion, and sequences that would pause. */
+/** Drafts that could not be sent without the segment, and sequences that would pause. */
 export async function readSegmentUse(em: EntityManager, tenant: Tenant, segmentId: string): Promise<SegmentUse[]> {
   const { rows } = await sql<SegmentUse>`
     select c.id, c.name, c.status, c.is_drip as is_sequence
     from campaigns c left join sequences q on q.campaign_id = c.id and ${ofTenant(tenant, "q")}
     where ${ofTenant(tenant, "c")} and coalesce(q.segment_id, c.segment_id) = ${segmentId}
       and (c.status = 'DRAFT' or c.is_drip and c.status in ('ACTIVE', 'PAUSED'))
-    order by c.name, c.id`.execute(kysely(em));
+    union all select n.id, n.name, n.status, false from newsletters n
+    where ${ofTenant(tenant, "n")} and n.segment_id = ${segmentId} and n.status = 'DRAFT'
+    order by name, id`.execute(kysely(em));
   return rows;
 }
 

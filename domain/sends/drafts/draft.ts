@@ -29,8 +29,10 @@ export interface PlanSubject extends Tenant {
   sendAt: string | null;
   /** Addresses of the accounts that mail it. */
   accountAddresses: readonly string[];
-  /** Ids of the lists or of the segment that it targets. */
+  /** Ids of the lists or of the segment that it targets; none while its segment is deleted, also one that narrows its lists. */
   targetIds: readonly string[];
+  /** The segment that is set for it, unless that is deleted. It narrows the lists of a newsletter. */
+  segmentId: string | null;
   fieldNames: readonly string[];
   /** Whose opens and clicks are to be counted: by its own setting, else by the team's. */
   tracking: TrackingMode;
@@ -72,6 +74,7 @@ type DraftRow = Omit<
   fromEmail: string | null;
   /** Of a campaign: one per attached account, in their order; nulls for one that is gone. */
   attached: { id: string | null; address: string | null; status: AccountStatus | null }[];
+  isSegmentDeleted: boolean;
 };
 
 const OF_NEWSLETTER = sql`d.subject, d.body, d.from_email as "fromEmail", false as "isDrip", false as "asksForHits",
@@ -112,12 +115,15 @@ export async function readDraft(
   const { rows } = await sql<DraftRow>`
     select d.status, d.from_name as "fromName", d.send_days::int[] as "sendDays", t.time_zone as "timeZone",
       ${isoInstant(sql`d.send_at`)} as "sendAt", coalesce(d.send_at <= clock_timestamp(), false) as "hasTimePassed",
-      ${draftTracking("d")} as tracking, ${footerOf("t")} as footer,
+      ${draftTracking("d")} as tracking, ${footerOf("t")} as footer, g.id as "segmentId",
+      d.segment_id is not null and g.id is null as "isSegmentDeleted",
       ${isNewsletter ? OF_NEWSLETTER : stepId === undefined ? ofCampaign(tenant) : OF_STEP}
     from ${sql.table(`${type}s`)} d join teams t on t.id = d.team_id ${stepId === undefined ? sql`` : steps}
+    left join segments g on g.id = d.segment_id and g.deleted_at is null and ${ofTenant(tenant, "g")}
     where d.id = ${id} and ${ofTenant(tenant, "d")}
     ${lock ? sql`for update of d` : sql``}`.execute(kysely(em));
-  const { attached, fromEmail, ...draft } = orNotFound(rows[0]);
+  const { attached, fromEmail, isSegmentDeleted, ...draft } = orNotFound(rows[0]);
+  const targetIds = isSegmentDeleted ? [] : draft.targetIds;
   const picked = fromEmail === null ? null : await pickAccount(em, tenant, fromEmail);
   const connected = attached.filter((account): account is DraftAccount => account.id !== null);
   const accounts = hasAddress ? (picked ? [picked] : []) : connected;
@@ -127,6 +133,7 @@ export async function readDraft(
   return {
     ...tenant,
     ...draft,
+    targetIds,
     resource: { type, id },
     fromAddresses: hasAddress ? ownFrom : accountAddresses,
     accountAddresses,
@@ -135,7 +142,8 @@ export async function readDraft(
     fieldNames: (await readFields(em, tenant)).map(({ name }) => name),
     missing: {
       sender: hasSender ? null : isNewsletter ? "no_from_email" : "no_attached_account",
-      targets: draft.targetIds.length > 0 ? null : isNewsletter ? "no_list" : "no_segment",
+      targets:
+        targetIds.length > 0 ? null : !isNewsletter ? "no_segment" : isSegmentDeleted ? "segment_gone" : "no_list",
     },
   };
 }

@@ -113,7 +113,7 @@ export async function deleteDraft(em: EntityManager, tenant: Tenant, type: Resou
 /**
  * Changes a draft, whose templates `checkTemplates` has checked. What its content replaces is kept as a version.
  * @param options `isLasting` keeps it also where its writer only saves again
- * @throws {ApiError} as `lockDraft`
+ * @throws {ApiError} as `lockDraft`; `not_found` for a segment
  */
 export async function updateDraft<T extends Broadcast>(
   em: EntityManager,
@@ -123,6 +123,7 @@ export async function updateDraft<T extends Broadcast>(
   edit: Edit | null,
   { isLasting = false } = {},
 ): Promise<Patched<T>> {
+  if (patch.segmentId) await lockSegment(em, patch.segmentId, LockMode.PESSIMISTIC_READ);
   const draft = await lockDraft(em, kind, id);
   const given = changesOf(patch);
   // HTML that was written as such has no blocks.
@@ -208,13 +209,8 @@ export async function attachAccounts(
 }
 
 /** @throws {ApiError} `not_found` for either; `resource_state_invalid` unless a draft */
-export async function attachSegment(em: EntityManager, campaignId: string, segmentId: string): Promise<Campaign> {
-  await lockSegment(em, segmentId, LockMode.PESSIMISTIC_READ);
-  const draft = await lockDraft(em, Campaign, campaignId);
-  draft.segmentId = segmentId;
-  await em.flush();
-  return em.refreshOrFail(draft);
-}
+export const attachSegment = async (em: EntityManager, campaignId: string, segmentId: string): Promise<Campaign> =>
+  (await updateDraft(em, Campaign, campaignId, { segmentId }, null)).record;
 
 /** @throws {ApiError} `not_found` for either; `resource_state_invalid` unless a draft */
 export async function attachList(em: EntityManager, newsletterId: string, listId: string): Promise<void> {

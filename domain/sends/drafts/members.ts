@@ -7,23 +7,30 @@ import type { PlanSubject } from "./draft.ts";
 /**
  * Makes the query for one row per address that a subject targets: `id`, `email`, `email_spelling`, `first_name`,
  * `last_name`, `list_id`, `fields` (null for none, or where the content uses none), `permitted` (opted in, or with a valid
- * address), `suppressed` (the team's do-not-mail list holds it) and `fingerprint`: a bigint that changes with the address, why it is targeted, or its permission.
+ * address), `outside` (a subscriber whom its segment leaves out, and therefore not permitted), `suppressed` (the team's
+ * do-not-mail list holds it) and `fingerprint`: a bigint that changes with the address, why it is targeted, or its permission.
  * @throws {ApiError} `filter_unsupported` when a segment cannot be evaluated
  */
 export const planMembers = async (em: EntityManager, subject: PlanSubject): Promise<RawBuilder<unknown>> =>
-  subject.rules === "campaign" ? await selectContacts(em, subject) : selectSubscribers(subject);
+  await (subject.rules === "campaign" ? selectContacts : selectSubscribers)(em, subject);
 
 /**
  * Subscribers of the targeted lists, each address once: permitted when confirmed on one of them, `list_id` the first
  * such list; their names are their own, their fields those of the contact with their address. On one list no grouping is
- * needed, which halves the cost. The joins are written for a planner without statistics, right after an import: the full join
- * cannot become a nested loop, the left join of subscribers does not compare the tenant, and the condition keeps the full join
- * from becoming a left one.
+ * needed, which halves the cost. The joins are written for a planner without statistics, right after an import: a full join
+ * cannot become a nested loop, the left join of subscribers does not compare the tenant, and the condition keeps the full
+ * joins from becoming others.
  */
-function selectSubscribers({ targetIds: listIds, ...subject }: PlanSubject): RawBuilder<unknown> {
+async function selectSubscribers(
+  em: EntityManager,
+  { targetIds: listIds, segmentId, ...subject }: PlanSubject,
+): Promise<RawBuilder<unknown>> {
   const { teamId, environment } = subject;
   const tenant = { teamId, environment };
-  const contacts = usesFields(subject) && sql`left join contacts k on ${ofTenant(tenant, "k")} and k.email = s.email`;
+  const selected = segmentId === null ? undefined : await segmentContacts(forTenant(em, tenant), tenant, segmentId);
+  const contacts = selected
+    ? sql`full join (${selected}) k on k.email = s.email`
+    : usesFields(subject) && sql`left join contacts k on ${ofTenant(tenant, "k")} and k.email = s.email`;
   const [only, ...others] = listIds;
   const memberships =
     only !== undefined && others.length === 0
@@ -38,7 +45,8 @@ function selectSubscribers({ targetIds: listIds, ...subject }: PlanSubject): Raw
   return sql`
     select m.subscriber_id as id, s.email, s.email_spelling, s.first_name, s.last_name, m.list_id,
       ${contacts ? sql`nullif(k.fields, '{}')` : sql`null::jsonb`} as fields,
-      m.permitted, suppressed.id is not null as suppressed, m.fingerprint
+      ${selected ? sql`m.permitted and k.id is not null as permitted, k.id is null` : sql`m.permitted, false`} as outside,
+      suppressed.id is not null as suppressed, m.fingerprint
     from (${memberships}) m
     full join (
       select holder.id from suppressions suppression
@@ -66,7 +74,7 @@ async function selectContacts(
       : await segmentContacts(forTenant(em, tenant), tenant, segmentId);
   return sql`
     select c.id, c.email, c.email_spelling, c.first_name, c.last_name, null::text as list_id,
-      nullif(c.fields, '{}') as fields, c.email_status = 'ACTIVE' as permitted, x.id is not null as suppressed,
+      nullif(c.fields, '{}') as fields, c.email_status = 'ACTIVE' as permitted, false as outside, x.id is not null as suppressed,
       hashtextextended(c.email || '|' || c.email_status, 0) as fingerprint
     from (${contacts}) c left join suppressions x on ${ofTenant(tenant, "x")} and x.email = c.email`;
 }
@@ -100,7 +108,7 @@ export const selectIneligible: Readonly<Record<MailingRules, Select>> = {
   list_sequence: ineligibleSubscribers(sql`
             select 1 from subscriptions m
             where m.list_id = p.list_id and m.subscriber_id = p.member_id and m.status = 'CONFIRMED'`),
-  // The segment is not evaluated again: it decided at the confirm.
+  // No segment is evaluated again, also of a newsletter: it decided at the confirm.
   campaign: (columns) => sql`
       select ${columns}, case
           when c.id is null then 'contact_deleted'

@@ -176,7 +176,12 @@ async function findSubscriber(em: EntityManager, draft: Draft, email: string | u
   const targets = [...draft.targetIds];
   const columns = sql`coalesce(s.email_spelling, s.email) as email, s.first_name as "firstName",
     s.last_name as "lastName", l.name as "listName", k.fields`;
-  const contact = sql`left join contacts k on ${ofTenant(tenant, "k")} and k.email = s.email`;
+  const { segmentId } = draft;
+  const selected =
+    email === undefined && segmentId !== null
+      ? sql`join (${await segmentContacts(forTenant(em, tenant), tenant, segmentId)}) k`
+      : sql`left join contacts k`;
+  const contact = sql`${selected} on ${ofTenant(tenant, "k")} and k.email = s.email`;
   const query =
     email === undefined
       ? sql`select ${columns} from subscriptions m

@@ -7,7 +7,10 @@ import { planMembers } from "../drafts/members.ts";
 
 /** How many addresses a plan targets, in disjoint classes. */
 export interface PlanCounts {
+  /** All but those outside. */
   total: number;
+  /** On the lists of a newsletter, and left out by the segment that narrows them. */
+  outside: number;
   /** Not opted in, of a newsletter; without a valid address, of a campaign. */
   ineligible: number;
   suppressed: number;
@@ -16,7 +19,7 @@ export interface PlanCounts {
   tracked: number;
 }
 
-/** `sum`: an order-independent fingerprint of every member as (id, fingerprint, suppressed); see `planMembers`. */
+/** `sum`: an order-independent fingerprint of every member as (id, fingerprint, outside, suppressed); see `planMembers`. */
 type CountedMembers = PlanCounts & { sum: string };
 
 export interface ResolvedPlan {
@@ -33,12 +36,13 @@ async function countMembers(em: EntityManager, subject: PlanSubject): Promise<Co
   const { tracking } = subject;
   const tracked = tracking === "OFF" ? sql`false` : isTrackedBy(tracking, consentOf(subject, "members"));
   const { rows } = await sql<CountedMembers>`
-    select count(*)::int as "total",
-      (count(*) filter (where not permitted))::int as "ineligible",
+    select (count(*) filter (where not outside))::int as "total",
+      (count(*) filter (where outside))::int as "outside",
+      (count(*) filter (where not permitted and not outside))::int as "ineligible",
       (count(*) filter (where permitted and suppressed))::int as "suppressed",
       (count(*) filter (where permitted and not suppressed))::int as "eligible",
       (count(*) filter (where permitted and not suppressed and ${tracked}))::int as "tracked",
-      coalesce(sum(hashtextextended(id, fingerprint # suppressed::int)), 0)::text as "sum"
+      coalesce(sum(hashtextextended(id, fingerprint # (outside::int * 2 + suppressed::int))), 0)::text as "sum"
     from (${members}) members`.execute(kysely(em));
   const [counted] = rows;
   if (!counted) throw new Error("an aggregate query returned no row");
@@ -49,7 +53,7 @@ async function countMembers(em: EntityManager, subject: PlanSubject): Promise<Co
  * The digest a confirmation token is bound to: all that a client saw in the preview. It holds no clock, cap, complaint
  * rate, balance or account status; those are gates. Nor whose opens are counted: a consent must not make a token void.
  */
-export function planDigest(subject: PlanSubject, members: Omit<CountedMembers, "tracked">): string {
+export function planDigest(subject: PlanSubject, members: Omit<CountedMembers, "tracked" | "outside">): string {
   const { footer } = subject;
   const facts = [
     subject.teamId,
@@ -62,6 +66,7 @@ export function planDigest(subject: PlanSubject, members: Omit<CountedMembers, "
     subject.fromName,
     [...subject.accountAddresses].sort(),
     [...subject.targetIds].sort(),
+    subject.segmentId,
     [...subject.sendDays].sort((a, b) => a - b),
     // Days are those of the team's zone.
     subject.sendDays.length > 0 && subject.timeZone,
