@@ -91,7 +91,10 @@ describe("What the service says to recipients", () => {
       const logo = `<img src="https://logo.example/a&#34;onload=&#34;alert(1)" alt="${ESCAPED}">`;
       assert.equal(html.split("<img").length, 2, at);
       assert.ok(html.includes(logo), at);
-      assert.match(answer.headers.get("content-security-policy") ?? "", /; img-src data: https:\/\/logo\.example; form/);
+      assert.match(
+        answer.headers.get("content-security-policy") ?? "",
+        /; img-src data: https:\/\/logo\.example; form/,
+      );
     }
   });
 
