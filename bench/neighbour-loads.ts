@@ -222,7 +222,7 @@ export async function makeLoads(
           [
             () => viewer(lane).app.overview.gates.query({ body: { kind: "campaign", id: slowCampaign } }),
             () => viewer(lane).app.overview.attention.query({}),
-            () => viewer(lane).app.audience.search.query({ query: { in: "subscribers", starts_with: "p" } }),
+            () => viewer(lane).app.audience.search.query({ query: { in: "subscribers", text: "p" } }),
             () => viewer(lane).app.audit.page.query({ query: {} }),
             () => viewer(lane).app.bin.page.query({ query: {} }),
           ][n % 5]?.() ?? Promise.resolve(),

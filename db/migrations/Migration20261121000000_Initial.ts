@@ -1,6 +1,8 @@
 import { Migration } from "@mikro-orm/migrations";
 
 const SCHEMA = `
+create extension if not exists pg_trgm;
+create extension if not exists btree_gin;
 create table "account_leases" ("account_id" text not null, "holder" text not null, "connections" int not null, "expires_at" timestamptz(3) not null, primary key ("account_id", "holder"));
 create table "account_refusals" ("account_id" text not null, "count" int not null, "since" timestamptz(3) not null, "reason" text not null, "temporary" boolean not null, "retry_at" timestamptz(3) not null, primary key ("account_id"));
 create table "account_checks" ("account_id" text not null, "next_at" timestamptz(3) not null, "findings" int not null default 0, primary key ("account_id"));
@@ -605,13 +607,11 @@ create index "webhook_events_tests" on "webhook_events" ("team_id", "environment
   where "is_test";
 create index "webhook_endpoints_notice_due" on "webhook_endpoints" ("notice_due_at") where "notice_due_at" is not null;
 create index "members_invite_due" on "members" ("invite_due_at") where "invite_due_at" is not null;
--- The console's search for people by the beginning of a full or last name.
-create index "contacts_full_name" on "contacts" ("team_id", "environment", (lower("first_name" || coalesce(' ' || "last_name", '')) collate "C"))
-  where "first_name" is not null;
-create index "contacts_last_name" on "contacts" ("team_id", "environment", (lower("last_name") collate "C")) where "last_name" is not null;
-create index "subscribers_full_name" on "subscribers" ("team_id", "environment", (lower("first_name" || coalesce(' ' || "last_name", '')) collate "C"))
-  where "first_name" is not null;
-create index "subscribers_last_name" on "subscribers" ("team_id", "environment", (lower("last_name") collate "C")) where "last_name" is not null;
+-- The console's search for people by any part of an address or name; the text is that of domain/audience/search.ts.
+create index "contacts_search" on "contacts" using gin ("team_id", "environment",
+  (lower("email" || chr(10) || coalesce("first_name", '') || ' ' || coalesce("last_name", ''))) gin_trgm_ops);
+create index "subscribers_search" on "subscribers" using gin ("team_id", "environment",
+  (lower("email" || chr(10) || coalesce("first_name", '') || ' ' || coalesce("last_name", ''))) gin_trgm_ops);
 `;
 
 export class Migration20261121000000_Initial extends Migration {

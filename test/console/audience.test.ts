@@ -4,8 +4,9 @@ import type { Role } from "../../db/entities/team.ts";
 import { kysely } from "../../db/orm.ts";
 import { mailed } from "../reports/mails.ts";
 import { clientAs, consoleClient, refusalCodeOf, signIn } from "../support/console.ts";
-import { makeTeam, type TestTeam, unique, uniqueEmail } from "../support/factories.ts";
+import { makeTeam, type TestTeam, uniqueEmail } from "../support/factories.ts";
 import { addSubscribers, makeSender, people } from "../support/sending.ts";
+import { addPerson, makeSequence, untilEnrolled } from "../support/sequences.ts";
 
 const IN_ROME = { field: "fields.city", op: "eq", value: "Rome" };
 
@@ -116,51 +117,135 @@ describe("The audience in the console", () => {
     assert.deepEqual({ ...person?.tracking_consent, at: "" }, { ...said, at: "", way: "member" });
   });
 
-  it("finds people by the beginning of their address, those of the team alone", async () => {
-    const other = await makeTeam();
-    const name = unique("find");
-    const editor = await as("EDITOR");
-    const foreign = await as("EDITOR", other);
-    for (const [client, email] of [
-      [editor, `${name}_b@example.com`],
-      [editor, `${name}a@example.com`],
-      [editor, `x${name}@example.com`],
-      [foreign, `${name}c@example.com`],
-    ] as const) {
-      await client.api.subscribers.create.mutate({ body: { email } });
-    }
-    const query = { in: "subscribers", starts_with: ` ${name.toUpperCase()}` } as const;
-    const { data } = await editor.app.audience.search.query({ query });
-    assert.deepEqual(
-      (data as unknown as { email: string }[]).map(({ email }) => email),
-      [`${name}_b@example.com`, `${name}a@example.com`],
-    );
+  it("finds people by any part of their address or name from three characters, else by a beginning, those of the team alone", async () => {
+    const own = await makeTeam();
+    const [client, foreign] = [await clientAs(own, "EDITOR"), await as("EDITOR")];
+    const create = async (of: Client, email: string, first_name?: string, last_name?: string) =>
+      (await of.api.subscribers.create.mutate({ body: { email, first_name, last_name } })).data.id;
+    await create(client, "mabel@north.example", "Zoë", "Östlund");
+    const ann = await create(client, "ann_b@example.com", "Bo Ann", "Smith");
+    await create(client, "anna@example.com");
+    await create(foreign, "ann_c@example.com");
+    await client.api.contacts.create.mutate({ body: { email: "hanna@example.com", last_name: "Иванова" } });
+    const search = async (
+      text: string,
+      table: "subscribers" | "contacts" | "suppressions" = "subscribers",
+      list_id?: string,
+    ) =>
+      (
+        (await client.app.audience.search.query({ query: { in: table, text, list_id } })).data as unknown as {
+          email: string;
+        }[]
+      ).map(({ email }) => email.split("@")[0]);
+    const people = async (text: string) =>
+      (await client.app.audience.people.query({ query: { text } })).data.people.map(({ email }) => email.split("@")[0]);
 
-    const { data: list } = await editor.api.lists.create.mutate({ body: { name, optin: "SINGLE" } });
-    const [, second] = data as unknown as { id: string }[];
-    const body = { subscriber_ids: [second?.id ?? ""] };
-    await editor.api.lists.addMembers.mutate({ params: { listId: list.id }, body });
-    const found = await editor.app.audience.search.query({ query: { ...query, list_id: list.id } });
-    assert.deepEqual(
-      (found.data as unknown as { id: string }[]).map(({ id }) => id),
-      body.subscriber_ids,
-    );
+    assert.deepEqual(await search(" NN_B@"), ["ann_b"], "_ is no wildcard");
+    assert.deepEqual(await search("north.ex"), ["mabel"]);
+    assert.deepEqual(await search("ZOË  öst"), ["mabel"], "a full name, whatever its spaces and case");
+    assert.deepEqual(await search("stlu"), ["mabel"]);
+    assert.deepEqual(await search("exampleann"), []);
+    assert.deepEqual(await search("ann"), ["ann_b", "anna"]);
+    assert.deepEqual(await search("an"), ["ann_b", "anna"]);
+    assert.deepEqual(await search("bo"), ["ann_b"], "the beginning of a name");
+    assert.deepEqual(await search("el"), [], "no beginning");
+    assert.deepEqual(await search("%%%"), []);
+    assert.deepEqual(await search("иван", "contacts"), ["hanna"]);
+    assert.deepEqual(await people("anna"), ["anna", "hanna"], "subscribers and contacts");
+    await client.api.suppressions.create.mutate({ body: { emails: ["ann_b@example.com"] } });
+    assert.deepEqual([await search("ann", "suppressions"), await search("nn_b", "suppressions")], [["ann_b"], []]);
+
+    const { data: list } = await client.api.lists.create.mutate({ body: { name: "Readers", optin: "SINGLE" } });
+    await client.api.lists.addMembers.mutate({ params: { listId: list.id }, body: { subscriber_ids: [ann] } });
+    assert.deepEqual(await search("ann", "subscribers", list.id), ["ann_b"]);
   });
 
-  it("finds contacts by the beginning of their full or last name", async () => {
-    const editor = await as("EDITOR");
-    const [first, last] = [unique("Zoë"), unique("Östlund")];
-    const email = uniqueEmail();
-    await editor.api.contacts.create.mutate({ body: { email, first_name: first, last_name: last } });
-    await editor.api.contacts.create.mutate({ body: { email: uniqueEmail(), last_name: `x ${last}` } });
-    for (const text of [first.toUpperCase(), ` ${first}  ${last.slice(0, -1)}`, last.toLowerCase()]) {
-      const { data } = await editor.app.audience.search.query({ query: { in: "contacts", starts_with: text } });
-      assert.deepEqual(
-        (data as unknown as { email: string }[]).map((found) => found.email),
-        [email],
-        text,
-      );
+  it("shows each person once, by address, and filters them by list, segment and address status, page by page", async () => {
+    const own = await makeSender({ recipients: 0 });
+    const client = await consoleClient(await signIn(own.owner.id), own.team.id);
+    const { audience, listId } = own;
+    await addSubscribers(own, listId, people(60, audience));
+    await sql`insert into audience_addresses (team_id, environment, email, holders)
+      select team_id, environment, email, 1 from subscribers where team_id = ${own.team.id}`.execute(kysely(own.em));
+    const address = (n: number) => people(60, audience)[n]?.email ?? "";
+    for (const [email, first_name] of [
+      [address(0), "Contact"],
+      [`only@${audience}`, "Only"],
+    ] as const) {
+      await client.api.contacts.create.mutate({ body: { email, first_name } });
     }
+    await client.api.suppressions.create.mutate({ body: { emails: [address(1)] } });
+    await sql`update subscriptions set status = 'UNSUBSCRIBED' where list_id = ${listId} and subscriber_id = (
+      select id from subscribers where team_id = ${own.team.id} and email = ${address(2)})`.execute(kysely(own.em));
+    type Query = Parameters<typeof client.app.audience.people.query>[0]["query"];
+    const page = async (query: Query) => (await client.app.audience.people.query({ query })).data;
+    const all = async (query: Query) => {
+      const first = await page(query);
+      if (first.next === null) return first.people;
+      assert.equal(first.people.length, 50);
+      const second = await page({ ...query, after: first.next });
+      assert.equal(second.next, null);
+      return [...first.people, ...second.people];
+    };
+    const found = await all({});
+    const emails = found.map(({ email }) => email);
+    assert.deepEqual(emails, [...new Set(emails)].sort());
+    assert.equal(emails.length, 61);
+    const shown = (email: string) => {
+      const { is_contact, lists, status } = found.find((person) => person.email === email) ?? assert.fail(email);
+      return [is_contact, lists, status];
+    };
+    assert.deepEqual(shown(address(0)), [true, 1, "ACTIVE"]);
+    assert.deepEqual(shown(address(1)), [false, 1, "SUPPRESSED"]);
+    assert.deepEqual(shown(address(2)), [false, 0, "ACTIVE"]);
+    assert.deepEqual(shown(`only@${audience}`), [true, null, "ACTIVE"]);
+
+    assert.equal((await all({ list_id: listId })).length, 59);
+    const conditions = { field: "first_name", op: "exists", value: true };
+    const { data: segment } = await client.app.audience.createSegment.mutate({ body: { name: "Named", conditions } });
+    const of = async (query: Query) => (await all(query)).map(({ email }) => email);
+    assert.deepEqual(await of({ segment_id: segment.id }), [address(0), `only@${audience}`].sort());
+    assert.deepEqual(await of({ segment_id: segment.id, list_id: listId }), [address(0)]);
+    assert.deepEqual(await of({ status: "SUPPRESSED", list_id: listId }), [address(1)]);
+    assert.deepEqual(await of({ status: "INVALID" }), []);
+
+    // More than one page looks at.
+    const { data: many } = await client.api.lists.create.mutate({ body: { name: "Many", optin: "SINGLE" } });
+    const made = sql`from generate_series(1, 10100) i, (select ${own.team.id}::text as team, ${`@${audience}`}::text as at) t`;
+    const email = sql`'a' || lpad(i::text, 5, '0') || at`;
+    for (const statement of [
+      sql`insert into subscribers (id, team_id, environment, email) select 'sub_' || team || i, team, 'LIVE', ${email} ${made}`,
+      sql`insert into audience_addresses (team_id, environment, email, holders) select team, 'LIVE', ${email}, 1 ${made}`,
+      sql`insert into subscriptions (list_id, subscriber_id, team_id, environment, status)
+        select ${many.id}, 'sub_' || team || i, team, 'LIVE', 'CONFIRMED' ${made}`,
+    ])
+      await statement.execute(kysely(own.em));
+    const listed = await page({ list_id: many.id, after: `a10049@${audience}` });
+    assert.deepEqual([listed.people.length, listed.next], [50, `a10099@${audience}`]);
+    const none = await page({ status: "SUPPRESSED" });
+    assert.deepEqual(none, { people: [], next: `a10000@${audience}` });
+    assert.deepEqual(await of({ status: "SUPPRESSED", after: none.next ?? "" }), [address(1)]);
+  });
+
+  it("shows the sequences that a person is or was in, with their step and state", async () => {
+    const sender = await makeSender({ recipients: 0 });
+    const client = await consoleClient(await signIn(sender.owner.id), sender.team.id);
+    const id = await makeSequence(sender);
+    const email = uniqueEmail();
+    const person = await addPerson(sender, email);
+    await untilEnrolled(sender, id, (enrolled) => enrolled.length === 1);
+    const read = async (of: Client) =>
+      (await of.app.audience.enrolments.query({ query: { email: email.toUpperCase() } })).data;
+    const [waiting] = await read(client);
+    assert.ok(waiting?.due_at);
+    assert.deepEqual([waiting.sequence_id, waiting.name, waiting.state, waiting.step], [id, "Welcome", "ACTIVE", 1]);
+    await client.api.subscribers.remove.mutate({ params: { subscriberId: person.id } });
+    await sql`update sequence_enrolments set state = 'LEFT', reason = 'bounced', due_at = null where campaign_id = ${id}`.execute(
+      kysely(sender.em),
+    );
+    const [left] = await read(client);
+    assert.deepEqual([left?.state, left?.reason, left?.step, left?.due_at], ["LEFT", "bounced", 1, null]);
+    assert.deepEqual(await read(await as("VIEWER")), []);
   });
 
   it("shows what an address got and did, and nothing of another team's mails", async () => {

@@ -128,7 +128,8 @@ export const SAMPLES: Record<string, Sample> = {
   "templates.rename": withBody(ofTemplate, { name: "Renamed" }),
   "templates.remove": ofTemplate,
   "templates.makeDraft": ({ template }) => ({ body: { type: "newsletter", name: "Made", template_id: template } }),
-  "audience.search": ({ list }) => ({ query: { in: "subscribers", starts_with: "a", list_id: list } }),
+  "audience.search": ({ list }) => ({ query: { in: "subscribers", text: "a", list_id: list } }),
+  "audience.people": ({ list, segment }) => ({ query: { list_id: list, segment_id: segment } }),
   "audience.lists": ({ list }) => ({ query: { list_id: list } }),
   "audience.archive": ({ list }) => ({ body: { list_id: list, is_on: true } }),
   "audience.segment": ofSegment,
@@ -197,6 +198,7 @@ export const SAMPLES: Record<string, Sample> = {
 export const LISTS: Record<string, object> = {
   "content.page": { query: { type: "newsletter" } },
   "audience.history": { query: { email: "ada@example.com" } },
+  "audience.enrolments": { query: { email: "ada@example.com" } },
   "audience.fieldUse": { query: { name: "city" } },
   "images.list": { query: {} },
   "bin.page": { query: {} },

@@ -116,12 +116,14 @@ describe("What the service says to recipients", () => {
     ] as const) {
       const { html, headers } = renderPage(page, { ...look, accentColor, logoUrl });
       assertAccessible(html);
-      assert.ok(!/<img|<script|url\(|https?:/.test(html), html);
+      const icon = /<link rel="icon" href="data:image\/svg\+xml,[^"<>]*">/.exec(html)?.[0] ?? "";
+      assert.match(icon, /fill='%23[0-9a-f]{6}' stroke='none'/, "the colour is none that closes the icon");
+      assert.ok(!/<img|<script|url\(|https?:/.test(html.replace(icon, "")), html);
       const policy = headers["Content-Security-Policy"] ?? "";
       const style = /<style>([\s\S]*?)<\/style>/.exec(html)?.[1] ?? "";
       const hash = createHash("sha256").update(style).digest("base64");
       const others = "form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
-      assert.equal(policy, `default-src 'none'; style-src 'sha256-${hash}'; ${others}`);
+      assert.equal(policy, `default-src 'none'; style-src 'sha256-${hash}'; img-src data:; ${others}`);
       assert.match(html, /Georgia[\s\S]*<header>Team<\/header>/);
     }
   });

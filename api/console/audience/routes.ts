@@ -4,6 +4,7 @@ import { CONTACT_FIELD_TYPES } from "../../../db/entities/contact.ts";
 import { lookupAddress, MAX_ADDRESS_LENGTH } from "../../../domain/address.ts";
 import { createField, deleteField, readFieldUse } from "../../../domain/audience/contact-fields.ts";
 import { listLists, MOST_COUNTED } from "../../../domain/audience/listed-lists.ts";
+import { listPeople, PERSON_STATUSES } from "../../../domain/audience/listed-people.ts";
 import { updateList } from "../../../domain/audience/lists.ts";
 import { readMailHistory } from "../../../domain/audience/mail-history.ts";
 import { SEARCHED_TABLES, searchRecords } from "../../../domain/audience/search.ts";
@@ -20,6 +21,7 @@ import {
 import { setConsents } from "../../../domain/audience/tracking-consents.ts";
 import { refuseErased } from "../../../domain/erasure/erased-addresses.ts";
 import { archiveUrl } from "../../../domain/sends/web-pages.ts";
+import { readEnrolments } from "../../../domain/sequences/enrolments-of-person.ts";
 import { byName } from "../../../lib/natural-order.ts";
 import { address } from "../../fields.ts";
 import { givenConsent } from "../../people.ts";
@@ -35,10 +37,36 @@ const search = consoleQuery(
   {
     role: "VIEWER",
     input: z.strictObject({
-      query: z.strictObject({ in: z.enum(SEARCHED_TABLES), starts_with: email, list_id: idParam.optional() }),
+      query: z.strictObject({ in: z.enum(SEARCHED_TABLES), text: email, list_id: idParam.optional() }),
     }),
   },
-  ({ ctx, input: { query } }) => searchRecords(ctx.em, ctx.tenant, query.in, query.starts_with, query.list_id),
+  ({ ctx, input: { query } }) => searchRecords(ctx.em, ctx.tenant, query.in, query.text, query.list_id),
+);
+
+/** The subscribers and contacts of the team, each person once. */
+const people = consoleQuery(
+  {
+    role: "VIEWER",
+    isHeavy: true,
+    input: z.strictObject({
+      query: z.strictObject({
+        text: email.optional(),
+        list_id: idParam.optional(),
+        segment_id: idParam.optional(),
+        status: z.enum(PERSON_STATUSES).optional(),
+        after: email.optional(),
+      }),
+    }),
+  },
+  ({ ctx, input: { query } }) => {
+    const { text, list_id: listId, segment_id: segmentId, status, after } = query;
+    return listPeople(ctx.em, ctx.tenant, { text, listId, segmentId, status, after });
+  },
+);
+
+const enrolments = consoleQuery(
+  { role: "VIEWER", input: z.strictObject({ query: z.strictObject({ email }) }) },
+  ({ ctx, input: { query } }) => readEnrolments(ctx.em, ctx.vault, ctx.tenant, lookupAddress(query.email)),
 );
 
 const history = consoleQuery(
@@ -158,6 +186,8 @@ const noteConsent = consoleMutation(
 export const audienceRouter = router({
   noteConsent,
   search,
+  people,
+  enrolments,
   history,
   lists,
   archive,

@@ -5,8 +5,8 @@ import { List, type ListProps } from "../table.tsx";
 import type { PersonKind } from "./people.tsx";
 
 interface AddressListProps<Row> extends Omit<ListProps<Row>, "keyOf"> {
-  /** Its label, and how it finds the first records that begin with a text. */
-  search: readonly [label: string, find: (starts_with: string) => Promise<{ data: unknown }>];
+  /** Its label, and how it finds the first records for a text. */
+  search: readonly [label: string, find: (text: string) => Promise<{ data: unknown }>];
   /** Filters of the list, which a search does not have. */
   children?: ReactNode;
 }
@@ -14,15 +14,14 @@ interface AddressListProps<Row> extends Omit<ListProps<Row>, "keyOf"> {
 /** A search of the audience. @param listId only its subscribers */
 export function useSearch(kind: PersonKind | "suppressions", listId?: string): AddressListProps<never>["search"] {
   const { client } = useWorkspace();
-  const label = `Address ${kind === "suppressions" ? "" : "or name "}begins with`;
   return [
-    label,
-    (starts_with) => client.app.audience.search.query({ query: { in: kind, starts_with, list_id: listId } }),
+    kind === "suppressions" ? "Address begins with" : "Address or name",
+    (text) => client.app.audience.search.query({ query: { in: kind, text, list_id: listId } }),
   ];
 }
 
 /** Records with addresses, page by page or as a search finds them. */
-export function AddressList<Row extends { id: string }>({ search, children, ...list }: AddressListProps<Row>) {
+export function AddressList<Row extends { email: string }>({ search, children, ...list }: AddressListProps<Row>) {
   const [label, find] = search;
   const [{ q }] = useFilters();
   return (
@@ -36,7 +35,7 @@ export function AddressList<Row extends { id: string }>({ search, children, ...l
         {...list}
         queryKey={[...list.queryKey, q]}
         read={async (cursor) => (q ? { data: (await find(q)).data as Row[], meta: {} } : list.read(cursor))}
-        keyOf={({ id }) => id}
+        keyOf={({ email }) => email}
         empty={q ? "No matches. Try fewer letters." : list.empty}
       />
     </>

@@ -115,8 +115,7 @@ function FoundPeople({
   const { data, error } = useQuery({
     queryKey: [base, among, beginning],
     queryFn: async () =>
-      (await client.app.audience.search.query({ query: { in: among, starts_with: beginning } }))
-        .data as unknown as Person[],
+      (await client.app.audience.search.query({ query: { in: among, text: beginning } })).data as unknown as Person[],
     retry: false,
   });
   return (

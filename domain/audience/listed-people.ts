@@ -1,0 +1,115 @@
+import { type RawBuilder, sql } from "kysely";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
+import { isoInstant } from "../../db/sql.ts";
+import { foundAddresses } from "./search.ts";
+import { segmentContacts } from "./segments/segments.ts";
+
+/** SUPPRESSED: for another reason than a hard bounce. */
+export const PERSON_STATUSES = ["ACTIVE", "INVALID", "SUPPRESSED"] as const;
+type PersonStatus = (typeof PERSON_STATUSES)[number];
+
+/** An address of the audience: a subscriber, a contact or both. */
+export interface ListedPerson {
+  email: string;
+  first_name: string | null;
+  last_name: string | null;
+  is_contact: boolean;
+  /** Lists that mail them; null for one who is no subscriber. */
+  lists: number | null;
+  status: PersonStatus;
+  /** As the first of the two. */
+  created_at: string;
+}
+
+export interface PeoplePage {
+  people: ListedPerson[];
+  /** `after` of the next page, also where this one is empty; null on the last. */
+  next: string | null;
+}
+
+interface PeopleFilter {
+  /** Those whom a search finds; it leaves the other filters out. */
+  text?: string | undefined;
+  /** Confirmed subscribers of it. */
+  listId?: string | undefined;
+  /** Contacts of it. */
+  segmentId?: string | undefined;
+  status?: PersonStatus | undefined;
+  /** The last address that the page before looked at. */
+  after?: string | undefined;
+}
+
+const PAGE = 50;
+/** Addresses that one page looks at: a filter that few meet would have it read all. A list of no more members is read whole. */
+const MAX_LOOKED_AT = 10_000;
+
+/**
+ * A page of the people of a tenant, by address.
+ * @throws {ApiError} `not_found` for the segment; `filter_unsupported`
+ */
+export async function listPeople(
+  em: EntityManager,
+  tenant: Tenant,
+  { text, ...filter }: PeopleFilter,
+): Promise<PeoplePage> {
+  const { listId, segmentId, status, after = "" }: PeopleFilter = text ? {} : filter;
+  const most = sql.lit(listId || segmentId || status ? MAX_LOOKED_AT : PAGE + 1);
+  const onList = sql`${ofTenant(tenant, "b")} and b.list_id = ${listId} and b.status = 'CONFIRMED'`;
+  const subscriber = sql`subscribers s where ${ofTenant(tenant, "s")} and s.email = a.email`;
+  const reason = sql`(select x.reason from suppressions x where ${ofTenant(tenant, "x")} and x.email = a.email)`;
+  const statusIs = sql`case coalesce(${reason}, '') when '' then 'ACTIVE' when 'bounce:hard' then 'INVALID' else 'SUPPRESSED' end`;
+
+  // Few members are looked up; many are met soon on the way through the addresses.
+  const isShort =
+    listId !== undefined && !segmentId && (await countTo(em, sql`subscriptions b where ${onList}`)) < MAX_LOOKED_AT;
+  const table = sql.table(segmentId ? "contacts" : listId ? "subscribers" : "audience_addresses");
+  const within = (row: string) => sql`${ofTenant(tenant, row)} and ${sql.ref(`${row}.email`)} > ${after}`;
+  const lookedAt = text
+    ? sql`select f.email from (${foundAddresses(tenant, "subscribers", text)}) f union
+        select f.email from (${foundAddresses(tenant, "contacts", text)}) f order by email limit 25`
+    : isShort
+      ? sql`select s.email from subscriptions b join subscribers s on s.id = b.subscriber_id and ${within("s")} where ${onList}`
+      : sql`select a.email from ${table} a where ${within("a")} order by a.email limit ${most}`;
+  const upTo = (row: string) =>
+    sql`${within(row)} and ${sql.ref(`${row}.email`)} <= (select max(email) from looked_at)`;
+  const among = segmentId
+    ? sql`(${await segmentContacts(em, tenant, segmentId, upTo("c"))}) a where true`
+    : text || isShort
+      ? sql`looked_at a where true`
+      : sql`${table} a where ${upTo("a")}`;
+  // Not by "exists": Postgres would read the whole list for a join.
+  const isMember = sql`and (
+    select true from subscriptions b where ${onList} and b.subscriber_id = (select s.id from ${subscriber}))`;
+
+  const { rows } = await sql<PeoplePage>`
+    with looked_at as materialized (${lookedAt}), met as materialized (
+      select a.email from ${among} ${listId && !isShort ? isMember : sql``} ${status ? sql`and ${statusIs} = ${status}` : sql``}
+      order by a.email limit ${sql.lit(PAGE + 1)}
+    ), shown as materialized (select email from met order by email limit ${sql.lit(PAGE)})
+    select coalesce((
+      select json_agg(json_build_object(
+        'email', coalesce(s.email_spelling, c.email_spelling, a.email),
+        'first_name', case when s.named then s.first_name else c.first_name end,
+        'last_name', case when s.named then s.last_name else c.last_name end,
+        'is_contact', c.id is not null, 'lists', case when s.id is not null then (
+          select count(*) from subscriptions b where ${ofTenant(tenant, "b")} and b.subscriber_id = s.id and b.status = 'CONFIRMED') end,
+        'status', ${statusIs}, 'created_at', ${isoInstant(sql`least(s.created_at, c.created_at)`)}) order by a.email)
+      from shown a
+      left join lateral (select s.*, coalesce(s.first_name, s.last_name) is not null as named from ${subscriber}) s on true
+      left join contacts c on ${ofTenant(tenant, "c")} and c.email = a.email
+      where s.id is not null or c.id is not null), '[]') as people,
+      case
+        when (select count(*) from met) > ${sql.lit(PAGE)} then (select max(email) from shown)
+        when ${!text && !isShort} and (select count(*) from looked_at) = ${most} then (select max(email) from looked_at)
+      end as next`.execute(kysely(em));
+  const [page] = rows;
+  if (!page) throw new Error("a page returned no row");
+  return page;
+}
+
+/** @param rows SQL: a table and conditions @returns their number, up to the limit of a look */
+async function countTo(em: EntityManager, rows: RawBuilder<unknown>): Promise<number> {
+  const { rows: counted } = await sql<{ count: number }>`
+    select count(*)::int as count from (select from ${rows} limit ${sql.lit(MAX_LOOKED_AT)}) r`.execute(kysely(em));
+  return counted[0]?.count ?? 0;
+}
