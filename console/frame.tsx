@@ -25,8 +25,7 @@ const GROUPS: Readonly<Record<string, readonly Page[]>> = {
   Audience: [
     ["lists", "Lists", "M8 6h13M8 12h13M8 18h13M3 6h.01M3 12h.01M3 18h.01"],
     ["forms", "Forms", "M4 3h16v18H4zm4 5h8v3H8zm0 7h5"],
-    ["subscribers", "Subscribers", "M9 11a4 4 0 1 0 0-8 4 4 0 0 0 0 8zm-7 10c0-4 3-6 7-6s7 2 7 6m0-10 2 2 4-4"],
-    ["contacts", "Contacts", "M3 5h18v14H3zm6 7a2 2 0 1 0 0-4 2 2 0 0 0 0 4zm-3 4c0-2.5 6-2.5 6 0m3-6h3m-3 4h3"],
+    ["people", "People", "M9 11a4 4 0 1 0 0-8 4 4 0 0 0 0 8zm-7 10c0-4 3-6 7-6s7 2 7 6m0-10 2 2 4-4"],
     ["segments", "Segments", "M11 4a8.5 8.5 0 1 0 9 9h-9zm4-1a8 8 0 0 1 6 6h-6z"],
     ["imports", "Imports", "M12 16V4M7 9l5-5 5 5M4 16v4h16v-4"],
     ["fields", "Fields", "M3 12V3h9l9 9-9 9zm4.5-4.5h.01"],
@@ -72,13 +71,12 @@ function useNavigation(isShown: boolean) {
 function WayBack({ base }: { base: string }) {
   const path = useLocation({ select: ({ pathname }) => pathname });
   const [section, ...rest] = path.slice(path.indexOf(base) + base.length + 1).split("/");
-  const all = section === "people" ? "subscribers" : section;
   const page = Object.values(GROUPS)
     .flat()
-    .find(([name]) => name === all);
+    .find(([name]) => name === section);
   if (!page || rest.length === 0) return null;
   return (
-    <Link className="way-back" to={`${base}/${all}`}>
+    <Link className="way-back" to={`${base}/${section}`}>
       ‹ {page[1]}
     </Link>
   );

@@ -1,90 +1,66 @@
 import { Link } from "@tanstack/react-router";
-import { AddressList, useSearch } from "../parts/audience/address-list.tsx";
-import {
-  DeletePerson,
-  EMAIL_STATUSES,
-  nameOf,
-  type Person,
-  PersonButton,
-  type PersonKind,
-  PersonLink,
-} from "../parts/audience/people.tsx";
+import type { Client, DataOf } from "../api.ts";
+import { AddressList } from "../parts/audience/address-list.tsx";
+import { EMAIL_STATUSES, nameOf, PersonButton, PersonLink, useLists } from "../parts/audience/people.tsx";
 import { Export } from "../parts/export.tsx";
 import { ChoiceFilter, choiceOf, useFilters } from "../parts/filters.tsx";
-import { More } from "../parts/more.tsx";
 import { choicesOf, PageHead, State, When } from "../parts/page.tsx";
-import { useRole, useWorkspace } from "../session.tsx";
+import { skipEmpty } from "../parts/table.tsx";
+import { useData, useRole, useWorkspace } from "../session.tsx";
 
-/** The people on the team's lists, who get newsletters. */
-export const Subscribers = () => <People kind="subscribers" />;
-/** The people whom segments select, and campaigns mail. */
-export const Contacts = () => <People kind="contacts" />;
+type Listed = DataOf<Client["app"]["audience"]["people"]["query"]>["people"][number];
 
-const EMPTY = {
-  subscribers: "No subscribers yet. Subscribers are on lists and get newsletters: add one here, or import a file.",
-  contacts:
-    "No contacts yet. Segments select contacts, and campaigns are sent to them: add one here, or import a file.",
-} as const;
+const STATUSES = { ...EMAIL_STATUSES, SUPPRESSED: ["suppressed", "warn"] } as const;
+const EMPTY =
+  "No people yet. Subscribers are on lists and get newsletters; segments select contacts, who get campaigns. Add a person, or import a file.";
+const namesOf = (records: readonly { id: string; name: string }[]) =>
+  Object.fromEntries(records.map(({ id, name }) => [id, name]));
+const listsText = (lists: number) => (lists === 0 ? "on no list" : lists === 1 ? "on 1 list" : `on ${lists} lists`);
 
-function People({ kind }: { kind: PersonKind }) {
+/** Subscribers, who get newsletters, and contacts, whom segments select: each person once. */
+export function Page() {
   const { client, base } = useWorkspace();
   const mayWrite = useRole("EDITOR");
-  const [{ email_status }] = useFilters();
-  const isContacts = kind === "contacts";
-  const caption = isContacts ? "Contacts" : "Subscribers";
-  const status = choiceOf(EMAIL_STATUSES, email_status);
+  const [{ list, segment, email_status }] = useFilters();
+  const status = choiceOf(STATUSES, email_status);
+  const lists = useLists();
+  const segments = useData(["segments"], ({ app }) => app.audience.segments.query({}));
+  type Query = Parameters<typeof client.app.audience.people.query>[0]["query"];
+  const page = async (query: Query) => {
+    const { data } = await client.app.audience.people.query({ query });
+    return { data: data.people, meta: { next_cursor: data.next } };
+  };
   return (
     <>
-      <PageHead title={caption}>
-        {isContacts && <Export of="contacts" />}
+      <PageHead title="People">
+        <Export of="contacts" text="Export contacts" />
         {mayWrite && (
           <>
             <Link className="button" to={`${base}/imports`}>
               Import
             </Link>
-            <PersonButton kind={kind} />
+            <PersonButton />
           </>
         )}
       </PageHead>
-      <AddressList<Person>
-        search={useSearch(kind)}
-        caption={caption}
-        queryKey={[base, kind, status]}
-        read={(cursor) => {
-          const query = { cursor, sort: "created_at" as const };
-          if (isContacts) return client.api.contacts.page.query({ query: { ...query, email_status: status } });
-          return client.api.subscribers.page.query({ query });
-        }}
+      <AddressList<Listed>
+        search={["Address or name", (text) => page({ text })]}
+        caption="People"
+        queryKey={[base, "people", list, segment, status]}
+        read={skipEmpty((after) => page({ after, list_id: list, segment_id: segment, status }))}
         columns={[
           { name: "Address", cell: ({ email }) => <PersonLink email={email} /> },
           { name: "Name", cell: nameOf },
-          ...(isContacts
-            ? [
-                {
-                  name: "Address status",
-                  cell: ({ email_status: is }: Person) => is && <State of={EMAIL_STATUSES} is={is} />,
-                },
-              ]
-            : []),
-          { name: "Added", cell: ({ created_at }) => <When at={created_at} /> },
-          {
-            name: "Actions",
-            cell: (person) =>
-              mayWrite && (
-                <div className="actions">
-                  <PersonButton kind={kind} person={person} />
-                  <More of={person.email}>
-                    <DeletePerson kind={kind} person={person} title="Delete" />
-                  </More>
-                </div>
-              ),
-          },
+          { name: "Subscriber", cell: ({ lists: count }) => count !== null && listsText(count) },
+          { name: "Contact", cell: ({ is_contact }) => is_contact && "Yes" },
+          { name: "Address status", cell: ({ status: is }) => <State of={STATUSES} is={is} /> },
+          { name: "Added", cell: ({ created_at }) => <When at={created_at} isShort /> },
         ]}
-        empty={status ? "No contacts have this status." : EMPTY[kind]}
+        empty={list || segment || status ? "No people match these filters." : EMPTY}
       >
-        {isContacts && (
-          <ChoiceFilter name="email_status" label="Address status" any="All" choices={choicesOf(EMAIL_STATUSES)} />
-        )}
+        <ChoiceFilter name="list" label="List" any="All" choices={namesOf(lists)} />
+        <ChoiceFilter name="segment" label="Segment" any="All" choices={namesOf(segments)} />
+        <ChoiceFilter name="email_status" label="Address status" any="All" choices={choicesOf(STATUSES)} />
       </AddressList>
     </>
   );

@@ -1,5 +1,6 @@
 import { Link, useParams } from "@tanstack/react-router";
 import type { ReactNode } from "react";
+import type { Client, DataOf } from "../api.ts";
 import { Act } from "../parts/act.tsx";
 import {
   type Contact,
@@ -42,10 +43,12 @@ export function Page() {
     return { data: [person, one.data, stopped.data] as const };
   });
   const fields = useFields();
+  const name = [subscriber, contact].map((one) => one && nameOf(one)).find(Boolean);
   return (
     <>
-      <PageHead title={email} />
-      <div className="cards">
+      <PageHead title={name ?? email} />
+      {name && <p className="muted">{email}</p>}
+      <div className="cards person">
         <section className="card">
           <h2>Email</h2>
           {suppression ? (
@@ -77,6 +80,7 @@ export function Page() {
         </section>
       </div>
       {subscriber && <Subscriptions subscriber={subscriber} />}
+      <Sequences email={email} />
       <OptOuts email={email} />
       <Mails email={email} />
       <PersonData email={email} />
@@ -219,6 +223,43 @@ function Subscriptions({ subscriber: { id, subscriptions } }: { subscriber: Subs
         />
       )}
     </section>
+  );
+}
+
+type Enrolment = DataOf<Client["app"]["audience"]["enrolments"]["query"]>[number];
+
+function EnrolmentState({ state, step, due_at: at, reason }: Enrolment) {
+  if (state === "COMPLETED") return "Finished";
+  if (state === "PRESENT") return "Joined before the start";
+  if (state === "LEFT") return `Left${step ? ` before step ${step}` : ""}: ${reasonText(reason ?? "unknown")}`;
+  if (!at) return `Step ${step} is being sent`;
+  return (
+    <>
+      Waiting for step {step} until <When at={at} />
+    </>
+  );
+}
+
+/** Those that the person is or was in. */
+function Sequences({ email }: { email: string }) {
+  const { base } = useWorkspace();
+  const enrolments = useData(["enrolments", email], ({ app }) => app.audience.enrolments.query({ query: { email } }));
+  return (
+    enrolments.length > 0 && (
+      <section className="stack">
+        <h2>Sequences</h2>
+        <Table
+          caption="Sequences"
+          rows={enrolments}
+          keyOf={({ sequence_id }) => sequence_id}
+          columns={[
+            { name: "Name", cell: ({ sequence_id: id, name }) => <Link to={`${base}/sequences/${id}`}>{name}</Link> },
+            { name: "State", cell: (enrolment) => <EnrolmentState {...enrolment} /> },
+            { name: "Entered", cell: ({ entered_at }) => <When at={entered_at} /> },
+          ]}
+        />
+      </section>
+    )
   );
 }
 

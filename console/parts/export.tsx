@@ -16,6 +16,8 @@ export function saveFile(name: string, texts: readonly string[]): void {
 interface CsvProps {
   /** Of the file. */
   name: string;
+  /** Of the button. */
+  text?: string | undefined;
   /** Reads a page; the first is behind "". */
   read: (after: string) => Promise<{ data: { csv: string; rows: number; after: string | null } }>;
   /** The least role that may read it. */
@@ -23,7 +25,7 @@ interface CsvProps {
 }
 
 /** A button that saves a list as CSV. It is read page by page, also when its page is left. */
-export function SaveCsv({ name, read: readPage, least = "EDITOR" }: CsvProps) {
+export function SaveCsv({ name, text = "Export as CSV", read: readPage, least = "EDITOR" }: CsvProps) {
   const [read, setRead] = useState(0);
   const { mutate, isPending, error } = useMutation({
     mutationFn: async () => {
@@ -42,22 +44,22 @@ export function SaveCsv({ name, read: readPage, least = "EDITOR" }: CsvProps) {
   return (
     <>
       <button type="button" onClick={() => mutate()} disabled={isPending}>
-        {isPending ? `Exporting… ${read.toLocaleString()}` : "Export as CSV"}
+        {isPending ? `Exporting… ${read.toLocaleString()}` : text}
       </button>
       <Problem error={error} />
     </>
   );
 }
 
-interface ExportProps {
+interface ExportProps extends Pick<CsvProps, "text"> {
   of: "contacts" | "suppressions" | "list";
   /** Of the subscribers, for `list`. */
   listId?: string;
 }
 
 /** People of the audience as CSV. */
-export function Export({ of, listId }: ExportProps) {
+export function Export({ of, listId, text }: ExportProps) {
   const { client } = useWorkspace();
   const read = (after: string) => client.app.imports.export.query({ query: { of, list_id: listId, after } });
-  return <SaveCsv name={`${of === "list" ? "subscribers" : of}.csv`} read={read} />;
+  return <SaveCsv name={`${of === "list" ? "subscribers" : of}.csv`} text={text} read={read} />;
 }

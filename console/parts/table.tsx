@@ -124,6 +124,17 @@ export interface ListProps<Row> extends Omit<TableProps<Row>, "rows"> {
   read: (cursor: string | undefined) => Promise<ListAnswer<Row>>;
 }
 
+/** A filter may leave a page empty although others follow. */
+export const skipEmpty =
+  <Page extends { data: readonly unknown[]; meta: { next_cursor: string | null } }>(
+    read: (cursor: string | undefined) => Promise<Page>,
+  ) =>
+  async (cursor: string | undefined): Promise<Page> => {
+    const page = await read(cursor);
+    const { next_cursor: next } = page.meta;
+    return page.data.length > 0 || next === null ? page : skipEmpty(read)(next);
+  };
+
 /** A list that is read page by page. */
 export function List<Row>({ queryKey, read, ...table }: ListProps<Row>) {
   const query = useInfiniteQuery({

@@ -34,7 +34,7 @@ const HAS_POINT = `(() => {
 /** Every page of a team, below its address. */
 const PAGES = [
   "",
-  ...["newsletters", "campaigns", "templates", "sequences", "lists", "subscribers", "contacts", "segments", "imports"],
+  ...["newsletters", "campaigns", "templates", "sequences", "lists", "people", "segments", "imports"],
   ...["fields", "suppressions", "accounts", "domains", "providers", "webhooks", "keys", "members", "usage", "settings"],
   ...["brand", "forms", "audit", "deleted"],
 ];
@@ -484,9 +484,9 @@ describe("The console in a browser", function () {
     const { owner, team } = await makeTeam();
     await inPage({}, async (page) => {
       await enter(page, owner.id);
-      await page.goto(`${origin}/console/${team.id}/live/contacts`);
+      await page.goto(`${origin}/console/${team.id}/live/people`);
       await page.route(/imports\.export/, (route) => route.fulfill({ json: { result: { data: {} } } }));
-      await page.getByRole("button", { name: "Export as CSV" }).click();
+      await page.getByRole("button", { name: "Export contacts" }).click();
       await page.getByText("Something went wrong").waitFor();
       await page.route(/usage\.retrieve/, (route) =>
         route.fulfill({ json: {}, headers: { "x-request-id": "req_shown" } }),
@@ -617,16 +617,17 @@ describe("The console in a browser", function () {
       await page.getByRole("link", { name: "Anne's readers" }).waitFor();
       await open("newsletters?q=anne's");
       await page.getByRole("link", { name: "Anne's letter" }).waitFor();
-      await open("contacts");
-      await button("New contact").click();
+      await open("people");
+      await button("Add a person").click();
+      await page.getByLabel("Add as").selectOption("contacts");
       await page.getByLabel("Address", { exact: true }).fill(email);
       await page.getByLabel("Last name").fill("O'Neil");
       await page.getByLabel("town").fill("Val d'Isère");
-      await button("Create contact").click();
+      await button("Add").click();
       await page.getByRole("link", { name: email }).waitFor();
-      await open("contacts?q=o'neil");
+      await open("people?q=neil");
       await page.getByRole("link", { name: email }).click();
-      await page.getByRole("heading", { name: email }).waitFor();
+      await page.getByRole("heading", { name: "O'Neil" }).waitFor();
       await page.getByText("Val d'Isère").waitFor();
 
       await open("segments/new");

@@ -1,4 +1,5 @@
 import { Link } from "@tanstack/react-router";
+import { useState } from "react";
 import type { Client, DataOf } from "../../api.ts";
 import { useData, useWorkspace } from "../../session.tsx";
 import { Act } from "../act.tsx";
@@ -59,8 +60,14 @@ function heldBy({ name, type }: FieldDefinition, values: Values) {
   return type === "number" ? Number(text) : type === "boolean" ? text === "true" : text;
 }
 
+const KINDS = {
+  subscribers: "Subscriber, who gets newsletters of lists",
+  contacts: "Contact, whom segments select for campaigns",
+} as const;
+
 interface PersonButtonProps {
-  kind: PersonKind;
+  /** Its dialog asks for it unless given. */
+  kind?: PersonKind;
   /** The one to change; a new one unless given. */
   person?: Person;
   /** Address of a new one. */
@@ -74,7 +81,9 @@ const callsOf = ({ api }: Client, kind: PersonKind, id = "") => ({
 });
 
 /** A button that makes or changes a subscriber or a contact. */
-export function PersonButton({ kind, person, email }: PersonButtonProps) {
+export function PersonButton({ kind: given, person, email }: PersonButtonProps) {
+  const [chosen, choose] = useState("subscribers");
+  const kind = given ?? (chosen as PersonKind);
   const { client } = useWorkspace();
   const { calls, params } = callsOf(client, kind, person?.id);
   const fields = useFields();
@@ -91,9 +100,15 @@ export function PersonButton({ kind, person, email }: PersonButtonProps) {
     <Act
       {...(person
         ? { title: `Edit the ${ONE[kind]} ${person.email}`, short: "Edit", submit: "Save" }
-        : { title: `New ${ONE[kind]}`, submit: `Create ${ONE[kind]}`, kind: "primary" })}
-      inputs={[...PERSON_INPUTS, ...definitions.map(inputOf)]}
-      values={{ email, ...person, ...Object.fromEntries(held) }}
+        : given
+          ? { title: `New ${ONE[kind]}`, submit: `Create ${ONE[kind]}` }
+          : { title: "Add a person", submit: "Add" })}
+      inputs={[
+        ...(given ? [] : [["kind", "Add as", { choices: KINDS, onChange: choose }] as const]),
+        ...PERSON_INPUTS,
+        ...definitions.map(inputOf),
+      ]}
+      values={{ kind, email, ...person, ...Object.fromEntries(held) }}
       act={save}
     />
   );

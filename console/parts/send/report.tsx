@@ -9,7 +9,7 @@ import { type Draft, STATES } from "../draft/drafts.ts";
 import { SaveCsv } from "../export.tsx";
 import { ChoiceFilter, choiceOf, useFilters } from "../filters.tsx";
 import { choicesOf, Part, State, When } from "../page.tsx";
-import { List, Table } from "../table.tsx";
+import { List, skipEmpty, Table } from "../table.tsx";
 import { type Kind, type Send, useCalls } from "./calls.ts";
 import { Rates, useEarlier } from "./figures.tsx";
 import { MailFacts, OUTCOMES, Outcomes } from "./live-send.tsx";
@@ -208,14 +208,7 @@ function Recipients({ kind, id }: { kind: Kind; id: string }) {
     const { data } = await client.app.content.recipients.query({ query: { type: kind, id, ...query } });
     return { data: data.recipients, meta: { next_cursor: data.next_after } };
   };
-  const read = async (cursor: string | undefined) => {
-    for (let after = cursor; ; ) {
-      const found = await page({ after, status, ...(activity && { activity, link }) });
-      // A page of one outcome or activity may be empty although others follow.
-      if (found.data.length > 0 || found.meta.next_cursor === null) return found;
-      after = found.meta.next_cursor;
-    }
-  };
+  const read = skipEmpty((after) => page({ after, status, ...(activity && { activity, link }) }));
   const find = (starts_with: string) => page({ starts_with });
   return (
     <>
