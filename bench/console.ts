@@ -99,11 +99,11 @@ function pagesOf({ api, app }: Client, { listId, newsletterId, accountId, audien
       app.audience.lists.query({ query: { list_id: listId } }),
       api.lists.pageSubscribers.query({ ...list, query: { sort: "created_at" } }),
     ],
-    subscribers: () => [api.subscribers.page.query({ query: {} })],
-    contacts: () => [api.contacts.page.query({ query: {} }), api.contacts.listFields.query({})],
+    people: () => [app.audience.people.query({ query: {} }), app.audience.segments.query({}), allLists()],
     "a person": () => [
       api.subscribers.page.query({ query: { email: `person77@${audience}` } }),
       app.audience.history.query({ query: { email: `person77@${audience}` } }),
+      app.audience.enrolments.query({ query: { email: `person77@${audience}` } }),
       allLists(),
     ],
     segments: () => [app.audience.segments.query({})],

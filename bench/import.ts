@@ -69,7 +69,7 @@ export async function importOnce(file: string, team: string, ...further: string[
   return report.parse(JSON.parse(stdout));
 }
 
-function csv(lines: number): string {
+export function csv(lines: number): string {
   const rows = Array.from({ length: lines }, (_, i) => `person${i}@import.example,First${i},Last${i}`);
   return `email,first_name,last_name\n${rows.join("\n")}\n`;
 }

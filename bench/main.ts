@@ -147,6 +147,14 @@ withStackOptions(program.command("console"))
   .option("--repeat <n>", "reads of each page", wholeNumber(1), 10)
   .action(async (options) => show(await (await import("./console.ts")).benchConsole(options)));
 
+withStackOptions(program.command("people"))
+  .description("search, list and page of people of a team with many, and what the search's indexes cost writes")
+  .option("--people <n>", "people, of whom half are subscribers and contacts", wholeNumber(1_000), 1_000_000)
+  .option("--repeat <n>", "times that each read is made", wholeNumber(1), 40)
+  .option("--lines <n>", "lines of an import; 0 leaves all writes out", wholeNumber(0), 100_000)
+  .option("--writes <n>", "requests that make a subscriber", wholeNumber(1), 500)
+  .action(async (options) => show(await (await import("./people.ts")).benchPeople(options)));
+
 withStackOptions(program.command("retention"))
   .description("a send beside the pruning of old ledgers: its rate as a share of its rate alone, and how fast rows go")
   .option("--rows <n>", "rows of the old ledgers", wholeNumber(1), 20_000_000)
