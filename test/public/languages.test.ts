@@ -117,7 +117,7 @@ describe("What the service says to recipients", () => {
       const { html, headers } = renderPage(page, { ...look, accentColor, logoUrl });
       assertAccessible(html);
       const icon = /<link rel="icon" href="data:image\/svg\+xml,[^"<>]*">/.exec(html)?.[0] ?? "";
-      assert.match(icon, /fill='%23[0-9a-f]{6}' stroke='none'/, "the colour is none that closes the icon");
+      assert.match(icon, /fill='%23[0-9a-f]{6}' stroke='none'/i, "the colour is none that closes the icon");
       assert.ok(!/<img|<script|url\(|https?:/.test(html.replace(icon, "")), html);
       const policy = headers["Content-Security-Policy"] ?? "";
       const style = /<style>([\s\S]*?)<\/style>/.exec(html)?.[1] ?? "";
