@@ -287,6 +287,8 @@ describe("The console in a browser", function () {
           await link.click();
           await page.waitForLoadState("networkidle");
         }
+        // A page that still reads would say in the browser's console that it was refused.
+        await page.goto("about:blank");
         member.removedAt = new Date();
         await em.flush();
         await page.goto(`${origin}/console/${team.id}/live/lists`);
@@ -654,7 +656,7 @@ describe("The console in a browser", function () {
       assert.equal(await narrowing.textContent(), "Anne's friends");
 
       await open("audit?kind=segment");
-      await page.getByRole("cell", { name: "created segment Anne's friends" }).waitFor();
+      await page.getByRole("cell", { name: "created the segment “Anne's friends”" }).waitFor();
       await assertAccessible(page, "audit");
     });
   });

@@ -171,12 +171,12 @@ describe("An SMTP pool", () => {
     }
 
     it("a server that does not answer RCPT", async () => {
-      const { result } = await outcomeAt({ rcpt: () => "hang" }, { limits: within(150) });
+      const { result } = await outcomeAt({ rcpt: () => "hang" }, { limits: within(500) });
       assertResult(result, { outcome: "deferred", reason: "connection_timeout" });
     });
 
     it("a server that does not answer the final dot", async () => {
-      const { sink, result } = await outcomeAt({ dot: () => "hang" }, { limits: within(150) });
+      const { sink, result } = await outcomeAt({ dot: () => "hang" }, { limits: within(500) });
       assertResult(result, { outcome: "unknown", reason: "no_answer" });
       assert.equal(sink.connections.made, 1, "never sent again");
     });
