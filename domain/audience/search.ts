@@ -20,21 +20,18 @@ const ADDRESS_AND_NAME = sql`lower(r.email || chr(10) || coalesce(r.first_name, 
 /** The index holds groups of three letters and digits: two spaces stand before a word, and one behind it. Any part without one is a read of all. */
 const HAS_GROUP = /[\p{L}\p{N}]{3}|[\p{L}\p{N}]{2}[^\p{L}\p{N}]|[^\p{L}\p{N}][\p{L}\p{N}]/u;
 
-/** SQL: what may find a record `r`, each a search of its own, with the order where an index has it. */
-function conditionsOf(table: SearchedTable, text: string): RawBuilder<SqlBool>[] {
+/** SQL: what finds a record `r`, with the order where an index has it. */
+function conditionOf(table: SearchedTable, text: string): RawBuilder<SqlBool> {
   const part = spellingOf(text).normalize("NFC").replace(/\s+/g, " ");
-  const holds = (before: string) =>
-    sql<SqlBool>`${ADDRESS_AND_NAME} like ${`%${before}${part.replace(/[\\%_]/g, "\\$&")}%`}`;
-  const beginning = sql<SqlBool>`r.email ^@ ${part} order by r.email`;
-  if (table === "suppressions") return [beginning];
-  if (part.length >= 3 && HAS_GROUP.test(part)) return [holds("")];
-  return /[\p{L}\p{N}]/u.test(part) ? [beginning, holds("\n"), holds(" ")] : [beginning];
+  if (table === "suppressions" || part.length < 3 || !HAS_GROUP.test(part))
+    return sql`r.email ^@ ${part} order by r.email`;
+  return sql`${ADDRESS_AND_NAME} like ${`%${part.replace(/[\\%_]/g, "\\$&")}%`}`;
 }
 
 /**
  * A query for the addresses that a text finds, at most 25 in their order; where more than 1,000 have it, out of any 1,000. It finds
- * people by any part of the address or of the full name, and by the beginning of the address or of a word of the name where the
- * text has fewer than three characters or its index cannot serve it; suppressions by the beginning of the address.
+ * people by any part of the address or of the full name; by the beginning of the address alone where the text has fewer than three
+ * characters or the index cannot serve it, and suppressions so, too.
  * @param listId only subscribers that it has in any status
  */
 export function foundAddresses(
@@ -45,12 +42,11 @@ export function foundAddresses(
 ): RawBuilder<{ email: string }> {
   const onList = sql`and exists (
     select from subscriptions b where ${ofTenant(tenant, "b")} and b.list_id = ${listId} and b.subscriber_id = r.id)`;
-  const searches = conditionsOf(table, text).map(
-    (condition) => sql`
-    (select r.email from ${sql.table(table)} r where ${ofTenant(tenant, "r")} ${listId === undefined ? sql`` : onList} and ${condition}
-      limit ${sql.lit(MAX_SORTED)})`,
-  );
-  return sql`select f.email from (${sql.join(searches, sql` union `)}) f order by f.email limit ${sql.lit(MAX_FOUND)}`;
+  return sql`
+    select f.email from (
+      select r.email from ${sql.table(table)} r
+      where ${ofTenant(tenant, "r")} ${listId === undefined ? sql`` : onList} and ${conditionOf(table, text)} limit ${sql.lit(MAX_SORTED)}) f
+    order by f.email limit ${sql.lit(MAX_FOUND)}`;
 }
 
 /** Finds records as the API shows them, see `foundAddresses`. */
