@@ -37,7 +37,7 @@ const PAGES: Readonly<Record<string, string>> = {
   whk: "webhooks",
 };
 const NOTE =
-  "Entries are kept for 400 days. Saves of a text, and changes of people by an API key, stand here once a day. The team's settings and members are under Live.";
+  "Entries are kept for 400 days. Saves of a text, and changes of people by an API key, appear once a day. The team's settings and members are under Live.";
 
 function whoOf({ way, by, credential }: Entry): string {
   if (way === "COMMAND") return "An operator of the service";
@@ -85,7 +85,7 @@ export function Page() {
       <p className="muted">{NOTE}</p>
       <div className="filters">
         <ChoiceFilter name="member" label="Person" any="All" choices={people} />
-        <ChoiceFilter name="way" label="Way" any="All" choices={WAYS} />
+        <ChoiceFilter name="way" label="How" any="All" choices={WAYS} />
         <ChoiceFilter name="kind" label="About" any="All" choices={KINDS} />
         <ChoiceFilter name="days" label="Time" any="All" choices={DAYS} />
       </div>

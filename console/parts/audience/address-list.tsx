@@ -30,7 +30,7 @@ export function AddressList<Row extends { email: string }>({ search, children, .
         <SearchFilter name="q" label={label} />
         {!q && children}
       </div>
-      {q && <p className="muted">Only the first 25 are shown. Type more letters to find others.</p>}
+      {q && <p className="muted">At most 25 are shown: type more letters to find others.</p>}
       <List<Row>
         {...list}
         queryKey={[...list.queryKey, q]}
