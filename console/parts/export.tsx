@@ -5,7 +5,9 @@ import { Problem } from "./page.tsx";
 
 /** Lets the browser save texts as a file. */
 export function saveFile(name: string, texts: readonly string[]): void {
-  const url = URL.createObjectURL(new Blob([...texts], { type: "text/csv" }));
+  const type =
+    { csv: "text/csv", html: "text/html", json: "application/json" }[name.replace(/^.*\./, "")] ?? "text/plain";
+  const url = URL.createObjectURL(new Blob([...texts], { type }));
   const link = document.createElement("a");
   link.href = url;
   link.download = name;

@@ -609,9 +609,11 @@ create index "webhook_endpoints_notice_due" on "webhook_endpoints" ("notice_due_
 create index "members_invite_due" on "members" ("invite_due_at") where "invite_due_at" is not null;
 -- The console's search for people by any part of an address or name; the text is that of domain/audience/search.ts.
 create index "contacts_search" on "contacts" using gin ("team_id", "environment",
-  (lower("email" || chr(10) || coalesce("first_name", '') || ' ' || coalesce("last_name", ''))) gin_trgm_ops);
+  (lower("email" || chr(10) || coalesce("email_spelling", '') || chr(10) || coalesce("first_name", '') || ' ' ||
+    coalesce("last_name", ''))) gin_trgm_ops);
 create index "subscribers_search" on "subscribers" using gin ("team_id", "environment",
-  (lower("email" || chr(10) || coalesce("first_name", '') || ' ' || coalesce("last_name", ''))) gin_trgm_ops);
+  (lower("email" || chr(10) || coalesce("email_spelling", '') || chr(10) || coalesce("first_name", '') || ' ' ||
+    coalesce("last_name", ''))) gin_trgm_ops);
 `;
 
 export class Migration20261121000000_Initial extends Migration {

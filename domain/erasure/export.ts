@@ -12,7 +12,7 @@ const MAX_LENGTH = 2_000_000;
 const MAILS_MS = 600_000;
 
 const NOTE =
-  "All that the team keeps about the address. Copies of these records that leave within days are not repeated: events for " +
+  "What the team keeps about the address; of what is too long, `incomplete` names the parts, and the newest are here. Copies of these records that leave within days are not repeated: events for " +
   "webhooks, and answers that the API remembers.";
 
 /** The parts besides the mails, each by an index. */

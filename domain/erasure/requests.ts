@@ -96,6 +96,7 @@ export async function readRequests(em: EntityManager, vault: Vault, tenant: Tena
     .select([isoInstant(sql`created_at`).as("created_at"), isoInstant(sql`expires_at`).as("expires_at")])
     .select(sql<string | null>`(${member})`.as("by"))
     .where(ofPerson(tenant, hash))
+    .where("expires_at", ">", sql<string>`now()`)
     .orderBy("id", "desc")
     .limit(LISTED)
     .execute();

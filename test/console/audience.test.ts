@@ -144,6 +144,9 @@ describe("The audience in the console", () => {
     assert.deepEqual(await search("north.ex"), ["mabel"]);
     assert.deepEqual(await search("ZOË  öst"), ["mabel"], "a full name, whatever its spaces and case");
     assert.deepEqual(await search("stlu"), ["mabel"]);
+    await create(client, "puny@xn--bcher-kva.example", "Ju\u0308rgen", "de  la\u00a0Cruz");
+    for (const text of ["jürgen", "ju\u0308rgen de la", "la cruz", "@xn--bcher", "@bücher"])
+      assert.deepEqual(await search(text), ["puny"], text);
     assert.deepEqual(await search("exampleann"), []);
     assert.deepEqual(await search("ann"), ["ann_b", "anna"]);
     assert.deepEqual(await search("an"), ["ann_b", "anna"]);
