@@ -159,7 +159,8 @@ describe("A bulk replay", () => {
     assert.equal(requested.status, 202, requested.text);
     const { until, last_due_at, ...rest } = requested.body.data;
     assert.deepEqual(rest, { object: "webhook_replay", webhook_id: endpoint.id, replayed: 3, has_more: false });
-    assert.ok(until <= last_due_at, requested.text);
+    // The process's clock says the one, that of Postgres the other.
+    assert.ok(Math.abs(Date.parse(until) - Date.parse(last_due_at)) < 5_000, requested.text);
     const originals = (await untilReplayed(team, endpoint, 3)).filter((row) => log.some((one) => one.id === row.id));
     assert.ok(originals.every(({ superseded_by_id }) => superseded_by_id !== null));
     const { data: again } = (await client.post(path, { since })).body;
