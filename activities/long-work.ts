@@ -19,7 +19,7 @@ export function placesForLongWork() {
   };
 }
 
-/** Where there is no place: Temporal tries the activity again soon. */
+/** Leaves work to a later attempt of its activity: as a rule because there is no place. @param type of the failure, in the history */
 export function tryAgain(type = "no_place", nextRetryDelay = LOOK_AGAIN_MS): never {
   throw ApplicationFailure.create({ message: type, type, nextRetryDelay });
 }

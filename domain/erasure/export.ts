@@ -12,8 +12,8 @@ const MAX_LENGTH = 2_000_000;
 const MAILS_MS = 600_000;
 
 const NOTE =
-  "What the team keeps about the address; of what is too long, `incomplete` names the parts, and the newest are here. Copies of these records that leave within days are not repeated: events for " +
-  "webhooks, and answers that the API remembers.";
+  "What the team keeps about the address; of what is too long, `incomplete` names the parts, and the newest are here. " +
+  "Copies of these records that leave within days are not repeated: events for webhooks, and answers that the API remembers.";
 
 /** The parts besides the mails, each by an index. */
 function partsOf(vault: Vault, tenant: Tenant, email: string): Readonly<Record<string, RawBuilder<unknown>>> {
@@ -68,7 +68,7 @@ const mailDetails = (tenant: Tenant): RawBuilder<unknown> => sql`,
     join tracked_links t on t.id = k.link_id and ${ofTenant(tenant, "t")} where k.send_id = m.id and k.seq = m.seq)`;
 
 /**
- * All that is known of a person, as JSON with names that a reader understands. Where it is cut, the parts are named.
+ * Writes the records of a person as JSON, with names that a reader understands. Where it is cut, the parts are named.
  * @param email as addresses are compared @param onStep may throw to stop
  */
 export async function exportPerson(

@@ -167,8 +167,8 @@ export const readSegments = (em: EntityManager): Promise<Segment[]> =>
   em.find(Segment, { deletedAt: null }, { orderBy: { id: "asc" } });
 
 /**
- * It waits in the bin. Drafts of campaigns lose it. Newsletters keep it, so that none goes to all people of its lists instead, and
- * what was scheduled with it does, for `readSegment`. @throws {ApiError} `not_found`
+ * Moves a segment to the bin. Drafts of campaigns lose it. Newsletters keep it, so that none goes to all people of its lists instead;
+ * scheduled sends keep it for `readSegment`. @throws {ApiError} `not_found`
  */
 export async function deleteSegment(em: EntityManager, segmentId: string): Promise<void> {
   const segment = await lockSegment(em, segmentId, LockMode.PESSIMISTIC_WRITE);
