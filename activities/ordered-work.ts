@@ -20,7 +20,8 @@ const KINDS = {
   import: { carryOut: carryOutImport, fail: failImport, readUnfinished: readUnfinishedImports },
   person: { carryOut: carryOutRequest, fail: failRequest, readUnfinished: readUnfinishedRequests },
 };
-const PLACES = { import: placesForLongWork(), person: placesForLongWork() };
+/** Of all kinds together: a process has ten connections, and each work holds two. */
+const runInPlace = placesForLongWork();
 
 export type OrderedWorkActivities = ReturnType<typeof createOrderedWorkActivities>;
 
@@ -50,7 +51,7 @@ export function createOrderedWorkActivities({ orm, vault, log, stopping }: Activ
             return { state: "FAILED" };
           }
         };
-        return PLACES[kind](tenant.teamId, carryOut, tryAgain);
+        return runInPlace(tenant.teamId, carryOut, tryAgain);
       }),
   };
 }

@@ -222,11 +222,19 @@ export async function makeLoads(
           [
             () => viewer(lane).app.overview.gates.query({ body: { kind: "campaign", id: slowCampaign } }),
             () => viewer(lane).app.overview.attention.query({}),
-            () => viewer(lane).app.audience.search.query({ query: { in: "subscribers", text: "p" } }),
+            () => viewer(lane).app.audience.search.query({ query: { in: "subscribers", text: "example" } }),
+            () => viewer(lane).app.audience.people.query({ query: { list_id: listId, segment_id: everyone } }),
             () => viewer(lane).app.audit.page.query({ query: {} }),
             () => viewer(lane).app.bin.page.query({ query: {} }),
-          ][n % 5]?.() ?? Promise.resolve(),
+          ][n % 6]?.() ?? Promise.resolve(),
         ),
+    },
+    "exports of people": {
+      lanes: 16,
+      ask: (lane, n) => {
+        const email = known[(lane * 7 + n) % known.length]?.email ?? "";
+        return refusalCodeOf(owner.app.people.exportPerson.mutate({ body: { email } }));
+      },
     },
     exports: {
       lanes: 16,

@@ -36,6 +36,7 @@ const segmentBody = z.strictObject({ name: z.string().trim(), conditions: z.unkn
 const search = consoleQuery(
   {
     role: "VIEWER",
+    isHeavy: true,
     input: z.strictObject({
       query: z.strictObject({ in: z.enum(SEARCHED_TABLES), text: email, list_id: idParam.optional() }),
     }),

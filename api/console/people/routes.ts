@@ -28,12 +28,13 @@ export const peopleRouter = router({
     ({ ctx, input: { query } }) => readRequests(ctx.em, ctx.vault, ctx.tenant, lookupAddress(query.email)),
   ),
   exportPerson: consoleMutation(
-    { role: "ADMIN", ownCommit: true, input: bodyOf(z.strictObject({ email: address })) },
+    { role: "ADMIN", isHeavy: true, ownCommit: true, input: bodyOf(z.strictObject({ email: address })) },
     ({ ctx, input: { body } }) => order(ctx, "EXPORT", body.email),
   ),
   erasePerson: consoleMutation(
     {
       role: "ADMIN",
+      isHeavy: true,
       ownCommit: true,
       /** `typed`: the address once more, by hand. */
       input: bodyOf(z.strictObject({ email: address, typed: email })),
