@@ -1,5 +1,5 @@
 import { setTimeout as delay } from "node:timers/promises";
-import { sql } from "kysely";
+import { type RawBuilder, sql } from "kysely";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { queryVisibleBeforeMs } from "../../db/visible-before.ts";
@@ -7,7 +7,6 @@ import { freeSlots } from "../audience/contact-slots.ts";
 import { suppress } from "../audience/suppressions.ts";
 import { ApiError } from "../errors.ts";
 import { type RefusedLine, textOf, withoutPerson } from "../import/refused.ts";
-import { inRange, type LedgerRange } from "../retention/ledgers.ts";
 import type { Vault } from "../secrets/crypto.ts";
 import { eraseAnswers, eraseDeliveries, eraseEvents, findMentions, type Mention } from "./erase-texts.ts";
 import { completeErased, recordErased } from "./erased-addresses.ts";
@@ -138,37 +137,59 @@ async function eraseAudience(erasing: Erasing): Promise<void> {
   });
 }
 
-async function* ledgerRanges({ em, tenant }: Erasing): AsyncGenerator<LedgerRange> {
-  const { rows } = await sql<{ id: string; last: number | null }>`
-    select s.id, (select max(r.seq) from send_recipients r where r.send_id = s.id) as last
-    from sends s where ${ofTenant(tenant, "s")} order by s.id`.execute(kysely(em.fork()));
-  for (const { id: sendId, last } of rows) {
-    for (let after = 0; after < (last ?? 0); after += LEDGER_ROWS) yield { sendId, after, upTo: after + LEDGER_ROWS };
+type TableOfMails = "send_recipients" | "engagements" | "mail_reports";
+
+/**
+ * Finds the person's rows in a table of mails. It has no index by address, which each mail would have to write: a statement looks
+ * through 1,000 small sends at most, or through a part of a large one.
+ * @returns SQL, each: a table `m` of ids of sends and numbers of recipients
+ */
+async function* findMails({ em, tenant, email }: Erasing, table: TableOfMails): AsyncGenerator<RawBuilder<unknown>> {
+  const db = kysely(em.fork());
+  const most = sql.lit(LEDGER_ROWS);
+  const { rows: parts } = await sql<{ sends: string[]; starts: number[] }>`
+    select array_agg(p.id) as sends, array_agg(p.start) as starts from (
+      select s.id, n.start, sum(greatest(least(l.last - n.start, ${most}), 20)) over (order by s.id, n.start) / ${most} as part
+      from sends s
+      cross join lateral (select max(r.seq) as last from send_recipients r where r.send_id = s.id) l
+      cross join lateral generate_series(0, l.last - 1, ${most}) n (start)
+      where ${ofTenant(tenant, "s")}) p
+    group by p.part`.execute(db);
+  const isOwn = table === "send_recipients" ? sql`true` : ofTenant(tenant, "r");
+  for (const { sends, starts } of parts) {
+    // The offset keeps Postgres from a join that reads the mails of all teams.
+    const { rows } = await sql<{ send: string; seq: number }>`
+      select r.send_id as send, r.seq from unnest(${sends}::text[], ${starts}::int[]) p (send_id, start)
+      cross join lateral (
+        select r.send_id, r.seq from ${sql.table(table)} r
+        where r.send_id = p.send_id and r.seq > p.start and r.seq <= p.start + ${most}
+          and ${isOwn} and r.email = ${email} offset 0) r`.execute(db);
+    const [ids, seqs] = [rows.map(({ send }) => send), rows.map(({ seq }) => seq)];
+    if (rows.length > 0) yield sql`unnest(${ids}::text[], ${seqs}::int[]) m (send_id, seq)`;
   }
 }
 
 /** The rows stay, because their states add up to the plan. A row that waits to be mailed becomes SUPPRESSED. */
 async function eraseLedgers(erasing: Erasing): Promise<void> {
   const waits = sql`state in ('QUEUED', 'DEFERRED')`;
-  for await (const range of ledgerRanges(erasing)) {
+  for await (const mails of findMails(erasing, "send_recipients")) {
     await change(erasing, async ({ run }) => {
       await run(
         "pending_hits",
         "deleted",
-        sql`delete from pending_hits h using send_recipients r
-          where ${inRange(range, "r")} and r.email = ${erasing.email} and h.send_id = r.send_id and h.seq = r.seq`,
+        sql`delete from pending_hits h using ${mails} where h.send_id = m.send_id and h.seq = m.seq`,
       );
       await run(
         "send_recipients",
         "blanked",
         sql`
-        update send_recipients set email = ${erasing.placeholder}, email_spelling = null, first_name = null,
+        update send_recipients r set email = ${erasing.placeholder}, email_spelling = null, first_name = null,
           last_name = null, fields = null,
           reason = case when ${waits} then 'suppressed' else reason end,
           retry_at = case when ${waits} then null else retry_at end,
           updated_at = case when ${waits} then now() else updated_at end,
           state = case when ${waits} then 'SUPPRESSED' else state end
-        where ${inRange(range)} and email = ${erasing.email}`,
+        from ${mails} where r.send_id = m.send_id and r.seq = m.seq and r.email = ${erasing.email}`,
       );
     });
   }
@@ -190,12 +211,15 @@ async function eraseImports({ tenant, mentions, placeholder }: Erasing, { tx, ru
 
 async function eraseResponses(erasing: Erasing, isSuppressed: boolean): Promise<void> {
   const { tenant, email, placeholder } = erasing;
-  for await (const range of ledgerRanges(erasing)) {
-    const where = sql`${inRange(range)} and ${ofTenant(tenant)} and email = ${email}`;
-    await change(erasing, async ({ run }) => {
-      await run("engagements", "blanked", sql`update engagements set email = ${placeholder} where ${where}`);
-      await run("mail_reports", "blanked", sql`update mail_reports set email = null where ${where}`);
-    });
+  for (const [table, address] of [
+    ["engagements", placeholder],
+    ["mail_reports", null],
+  ] as const) {
+    for await (const mails of findMails(erasing, table)) {
+      const isFound = sql`${ofTenant(tenant, "r")} and r.send_id = m.send_id and r.seq = m.seq and r.email = ${email}`;
+      const blank = sql`update ${sql.table(table)} r set email = ${address} from ${mails} where ${isFound}`;
+      await change(erasing, ({ run }) => run(table, "blanked", blank));
+    }
   }
   const isOfPerson = sql`${ofTenant(tenant)} and email = ${email}`;
   await change(erasing, async ({ tx, count, run }) => {

@@ -12,16 +12,14 @@ import type { PrunedBatch, Pruning, RetentionSettings, SendsOfRun } from "./prun
 const daysAgo = (days: number): RawBuilder<unknown> => sql`now() - make_interval(days => ${days}::int)`;
 
 /** Rows after `after`, up to `upTo`. */
-export interface LedgerRange {
+interface LedgerRange {
   sendId: string;
   after: number;
   upTo: number;
 }
 
-export const inRange = ({ sendId, after, upTo }: LedgerRange, row?: string) => {
-  const [send, seq] = ["send_id", "seq"].map((column) => sql.ref(row === undefined ? column : `${row}.${column}`));
-  return sql`${send} = ${sendId} and ${seq} > ${after}::int and ${seq} <= ${upTo}::int`;
-};
+const inRange = ({ sendId, after, upTo }: LedgerRange) =>
+  sql`send_id = ${sendId} and seq > ${after}::int and seq <= ${upTo}::int`;
 
 interface Shortening {
   from: readonly LedgerState[];

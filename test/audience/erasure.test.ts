@@ -627,3 +627,50 @@ describe("A send under way", () => {
     return rows.map(({ email }) => email);
   };
 });
+
+describe("The ledgers of a team", () => {
+  it("lose a person from each of many small sends and from each part of a large one, and those of another team do not", async () => {
+    const own = await makeDatabase();
+    const { email } = makePerson();
+    const { vault } = await makeTeam();
+    const teams = await Promise.all([1, 2].map(() => makeTeam({ database: { orm: own.orm, vault } })));
+    const db = kysely(own.orm.em.fork());
+    for (const {
+      team: { id },
+    } of teams) {
+      const ofTeam = sql`${id}, 'LIVE'`;
+      await sql`
+        with sent as (
+          insert into sends (id, team_id, environment, resource_type, resource_id, api_key_id, status, recipients, send_at)
+          select ${id} || i, ${ofTeam}, 'newsletter', 'nws_x', 'key_x', 'SENT', 2, now() from generate_series(0, 1010) i returning id
+        ), mailed as (
+          insert into send_recipients (send_id, seq, member_id, email, state)
+          select id, n, 'sub_x', case n % 2 when 0 then ${email} else 'other@example.com' end, 'SENT'
+          from sent cross join unnest(array[1, 2] || case id when ${`${id}7`} then array[20000, 20002, 40000, 40001] end) n
+          returning send_id, seq, email
+        ), reported as (
+          insert into mail_reports (send_id, seq, kind, team_id, environment, email)
+          select send_id, seq, 'bounce:soft', ${ofTeam}, email from mailed
+        )
+        insert into engagements (send_id, seq, kind, team_id, environment, resource_id, email, count, first_at, last_at)
+        select send_id, seq, 'opened', ${ofTeam}, 'nws_x', email, 1, now(), now() from mailed`.execute(db);
+    }
+    const [erased, other] = teams.map(tenantOf) as [Tenant, Tenant];
+    const { rows } = await erasePerson(own.orm.em, vault, erased, email, { dryRun: false, slackMs: SLACK_MS });
+    const found = ["send_recipients", "engagements", "mail_reports"].map((table) => ({
+      table,
+      action: "blanked",
+      rows: 1014,
+    }));
+    assert.deepEqual(rows, found);
+    for (const { table } of found) {
+      const ofPerson = sql`select send_id from ${sql.table(table)} where email = ${email}`;
+      const left = await sql<{ team: string; rows: number }>`
+        select s.team_id as team, count(*)::int as rows from (${ofPerson}) m join sends s on s.id = m.send_id group by 1`.execute(
+        db,
+      );
+      assert.deepEqual(left.rows, [{ team: other.teamId, rows: 1014 }]);
+    }
+    await own.drop();
+  });
+});
