@@ -1,6 +1,15 @@
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
+import { execFile } from "node:child_process";
+import { mkdtempSync, readFileSync, rmSync, symlinkSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { testsOf } from "../support/long.ts";
 import { licences, releaseChanges, sameSbom } from "./release.ts";
+
+const { it, longIt } = testsOf();
+const run = promisify(execFile);
+const ROOT = join(import.meta.dirname, "../..");
 
 const read = (name: string) => readFileSync(new URL(`../../${name}`, import.meta.url), "utf8");
 
@@ -29,5 +38,24 @@ describe("A release", () => {
       '{"bomFormat":"CycloneDX","serialNumber":"urn:uuid:1","metadata":{"timestamp":"now","component":{}}}',
     );
     assert.deepEqual(JSON.parse(sbom), { bomFormat: "CycloneDX", metadata: { component: {} } });
+  });
+
+  longIt("has the same bytes from any clone of its commit, at any time and in any zone", async () => {
+    const above = mkdtempSync(join(tmpdir(), "mailkeel-clones-"));
+    const digestsFrom = async (TZ: string) => {
+      const clone = join(above, TZ);
+      await run("git", ["clone", "--quiet", "--shared", ROOT, clone]);
+      symlinkSync(join(ROOT, "node_modules"), join(clone, "node_modules"));
+      const make = `import { makeFiles } from "./test/release/release.ts"; makeFiles("1.0.0", "${clone}/release")`;
+      await run(process.execPath, ["--input-type=module", "--eval", make], { cwd: clone, env: { ...process.env, TZ } });
+      return readFileSync(join(clone, "release/SHA256SUMS"), "utf8");
+    };
+    try {
+      const [digests = "", others] = await Promise.all(["UTC", "Japan"].map(digestsFrom));
+      assert.equal(digests.trim().split("\n").length, 6);
+      assert.equal(digests, others);
+    } finally {
+      rmSync(above, { recursive: true });
+    }
   });
 });
