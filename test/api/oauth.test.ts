@@ -11,11 +11,12 @@ import type { EntityManager } from "../../db/orm.ts";
 import { MAX_TOKEN_LENGTH, openTokenVerifier, revokeToken } from "../../domain/access/oauth.ts";
 import { KEY_SET_TIMES } from "../../domain/access/oauth-keys.ts";
 import { SCOPES } from "../../domain/access/scopes.ts";
+import { readEntries } from "../../domain/audit/read.ts";
 import { type ApiAnswer, api, codeOf as code, type Json } from "../support/api.ts";
 import { serveRoutes, type TestApp } from "../support/app.ts";
 import { app as command } from "../support/command.ts";
 import { eventually } from "../support/eventually.ts";
-import { execute, makeTeam, setLimits, type TestTeam, unique } from "../support/factories.ts";
+import { execute, makeTeam, setLimits, type TestTeam, tenantOf, unique } from "../support/factories.ts";
 import { windowWithRoom } from "../support/request-window.ts";
 import { stack } from "../support/stack.ts";
 import { webhookBody } from "../support/webhooks.ts";
@@ -272,7 +273,8 @@ describe("OAuth tokens", () => {
       assert.equal((await me(token)).status, 200);
 
       const expires = new Date(Date.now() + 300_000).toISOString();
-      const { json } = await command("token:revoke", String(claims.jti), "--expires", expires, "--json");
+      const ofTeam = ["--team", team.team.id];
+      const { json } = await command("token:revoke", String(claims.jti), ...ofTeam, "--expires", expires, "--json");
       assert.deepEqual(json, { token: { id: claims.jti, revoked: true, expires_at: expires } });
       const answer = await me(token);
       assert.deepEqual(
@@ -281,9 +283,17 @@ describe("OAuth tokens", () => {
       );
       assert.equal((await me(await tokenWith())).status, 200);
 
-      assert.equal((await command("token:revoke", String(claims.jti))).code, 0, "again, for good");
+      assert.equal((await command("token:revoke", String(claims.jti), ...ofTeam)).code, 0, "again, for good");
       assert.equal(code(await me(token)), "invalid_token");
       assert.match((await command("token:revoke", token)).stderr, /jti claim, not the token/);
+      const entries = await readEntries(team.em.fork(), tenantOf(team), {}, { after: "", limit: 10 });
+      assert.deepEqual(
+        entries.map(({ way, act }) => [way, act]),
+        [
+          ["COMMAND", "token:revoke"],
+          ["COMMAND", "token:revoke"],
+        ],
+      );
     });
   });
 
