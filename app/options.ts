@@ -16,14 +16,15 @@ export const oneOf =
     return word;
   };
 
-/** Some of a fixed set of words, one at least, comma-separated, in any case. */
-export const listOf =
-  <T extends string>(known: readonly T[]) =>
-  (text: string): T[] => {
+/** The description and the values of an option: some of a fixed set of words, one at least, comma-separated, in any case. */
+export const listOf = <T extends string>(known: readonly T[]) => {
+  const parse = (text: string): T[] => {
     const named = words(text);
     if (named.length === 0) throw new InvalidArgumentError(`Name one at least, of: ${known.join(", ")}.`);
     return named.map(oneOf(known));
   };
+  return [`comma-separated, of ${known.join(", ")}`, parse] as const;
+};
 
 export const wholeNumber =
   (min: number, max = Number.MAX_SAFE_INTEGER) =>

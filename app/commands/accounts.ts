@@ -87,7 +87,7 @@ export const commands: Commands = {
     "list sending accounts: those that fail first",
     {
       ...OF_ANY_TEAM,
-      status: option("<statuses>", `comma-separated, of ${ACCOUNT_STATUSES.join(", ")}`, listOf(ACCOUNT_STATUSES)),
+      status: option("<statuses>", ...listOf(ACCOUNT_STATUSES)),
     },
     async (session, { status: statuses, ...options }) => {
       const teamId = await anyTeamOf(session, options);

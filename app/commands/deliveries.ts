@@ -25,7 +25,7 @@ export const commands: Commands = {
     {
       ...LIMIT,
       webhook: option("<id>", "of one endpoint; all unless given"),
-      status: option("<statuses>", `comma-separated, of ${DELIVERY_STATUSES.join(", ")}`, listOf(DELIVERY_STATUSES)),
+      status: option("<statuses>", ...listOf(DELIVERY_STATUSES)),
       ...OF_ANY_TEAM,
     },
     async (session, { webhook: webhookId, status: statuses, limit, ...options }) => {
@@ -107,7 +107,7 @@ export const commands: Commands = {
     {
       since: option("<instant>", "deliveries made from then, ISO 8601", pastInstant),
       until: option("<instant>", "deliveries made before then; now unless given", pastInstant),
-      status: option("<statuses>", `comma-separated, of ${REPLAYABLE.join(", ")}`, listOf(REPLAYABLE), [...REPLAYABLE]),
+      status: option("<statuses>", ...listOf(REPLAYABLE), [...REPLAYABLE]),
       event: option("<names>", "comma-separated events; all unless given", eventNames, []),
       ...OF_ANY_TEAM,
       webhook: option("<id>", "of one endpoint; all unless given"),

@@ -68,7 +68,7 @@ export const commands: Commands = {
     "list sends: those that need an operator first, then those that have not ended; each the newest first",
     {
       ...LIMIT,
-      status: option("<statuses>", `comma-separated, of ${SEND_STATUSES.join(", ")}`, listOf(SEND_STATUSES)),
+      status: option("<statuses>", ...listOf(SEND_STATUSES)),
       ...OF_ANY_TEAM,
     },
     async (session, { status: statuses, limit, ...options }) => {
@@ -100,7 +100,7 @@ export const commands: Commands = {
     "print the recipients of a send with their Message-IDs; with --json one object per line",
     {
       ...SEND,
-      state: option("<states>", `comma-separated, of ${RECIPIENT_STATES.join(", ")}`, listOf(RECIPIENT_STATES)),
+      state: option("<states>", ...listOf(RECIPIENT_STATES)),
       csv: flag("print CSV (RFC 4180) with a header row"),
     },
     (session, { id, state: states, csv }) => print(session, { id, csv, states }, RECIPIENT),

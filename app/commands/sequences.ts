@@ -146,7 +146,7 @@ export const commands: Commands = {
     "list sequences: those that are paused first, then the newest",
     {
       ...LIMIT,
-      status: option("<statuses>", `comma-separated, of ${STATUSES.join(", ")}`, listOf(STATUSES)),
+      status: option("<statuses>", ...listOf(STATUSES)),
       ...OF_ANY_TEAM,
     },
     async (session, { status: statuses, limit, ...options }) => {

@@ -46,7 +46,7 @@ export const commands: Commands = {
     "list endpoints: those that fail first, then those that the platform switched off",
     {
       ...LIMIT,
-      state: option("<states>", `comma-separated, of ${ENDPOINT_STATES.join(", ")}`, listOf(ENDPOINT_STATES)),
+      state: option("<states>", ...listOf(ENDPOINT_STATES)),
       ...OF_ANY_TEAM,
     },
     async (session, { state: states, limit, ...options }) => {
