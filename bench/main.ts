@@ -153,6 +153,7 @@ withStackOptions(program.command("people"))
   .option("--repeat <n>", "times that each read is made", wholeNumber(1), 40)
   .option("--lines <n>", "lines of an import; 0 leaves all writes out", wholeNumber(0), 100_000)
   .option("--writes <n>", "requests that make a subscriber", wholeNumber(1), 500)
+  .option("--sends <n>", "sends of the team, each to ten people", wholeNumber(0), 5_000)
   .action(async (options) => show(await (await import("./people.ts")).benchPeople(options)));
 
 withStackOptions(program.command("retention"))
