@@ -2,7 +2,7 @@ import { sql } from "kysely";
 import type { UnsubscribeSource } from "../../db/entities/audience.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { type StoredAddress, shownAddress } from "../address.ts";
-import { keptRows } from "../bin/bin.ts";
+import { binnedRows } from "../bin/bin.ts";
 import { isPlaceholder } from "../erasure/erased-addresses.ts";
 import { newId } from "../ids.ts";
 import type { MailRef } from "../mail/links.ts";
@@ -204,7 +204,7 @@ async function optOutOfLists(em: EntityManager, vault: Vault, mail: MailedRow): 
     from ${leftLists(mail)} for key share of l, p`;
   const isOfMail = sql`s.subscriber_id in (
       select p.id from subscribers p where (p.id = ${mail.memberId} or p.email = ${mail.email}) and ${ofTenant(mail, "p")})
-    and (s.list_id = ${mail.listId} or exists (select from ${keptRows(mail, sql`s.list_id`, "newsletter_lists")}
+    and (s.list_id = ${mail.listId} or exists (select from ${binnedRows(mail, sql`s.list_id`, "newsletter_lists")}
       and b.data->>'newsletter_id' = ${mail.resourceId}))`;
   const added = await besideBin(em, mail, isOfMail, () => insertOptOuts(em, mail, rows));
   const holders = await sql<{ id: string; email: string }>`

@@ -35,7 +35,7 @@ const PARTS: Readonly<Record<BinnedKind, Partial<Record<Table, string>>>> = {
 export const tablesOf = (kind: BinnedKind) => Object.keys(PARTS[kind]) as Table[];
 
 /** SQL: the rows `b` of a record in the bin that come from a table. */
-export const keptRows = (tenant: Tenant, recordId: string | RawBuilder<unknown>, source: Table) =>
+export const binnedRows = (tenant: Tenant, recordId: string | RawBuilder<unknown>, source: Table) =>
   sql`bin_rows b where b.record_id = ${recordId} and b.source = ${source} and ${ofTenant(tenant, "b")}`;
 
 /** Deletes a record that the caller's transaction has locked, so that it can be restored. */
@@ -51,7 +51,7 @@ export async function moveToBin(em: EntityManager, tenant: Tenant, { kind, id, n
         : sql`${sql.ref(`r.${column}`)} = ${id}`;
     const own = isOwned ? ofTenant(tenant, "r") : sql`true`;
     const gone = sql`delete from ${sql.table(table)} r where ${isPart} and ${own} returning to_jsonb(r) as data`;
-    await keepRows(em, tenant, id, table, gone);
+    await addRowsToBin(em, tenant, id, table, gone);
   }
   await sql`
     delete from bin where ${ofTenant(tenant)} and id = any(array(
@@ -60,8 +60,8 @@ export async function moveToBin(em: EntityManager, tenant: Tenant, { kind, id, n
         order by deleted_at desc, id desc offset ${MOST_BINNED}::int)) for update skip locked))`.execute(kysely(em));
 }
 
-/** Keeps rows with a record of the bin. @param changed SQL: a statement that returns them as `data` */
-export async function keepRows(
+/** Adds rows to a record of the bin. @param changed SQL: a statement that returns them as `data` */
+export async function addRowsToBin(
   em: EntityManager,
   tenant: Tenant,
   recordId: string,

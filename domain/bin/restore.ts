@@ -5,13 +5,13 @@ import { BIN_DAYS, type BinnedKind } from "../../db/entities/bin.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { restoreSubscriptions } from "../audience/binned-subscriptions.ts";
 import { touchNewsletters } from "../audience/lists.ts";
-import { IS_KEPT, MAX_SEGMENTS } from "../audience/segments/segments.ts";
+import { IS_NOT_BINNED, MAX_SEGMENTS } from "../audience/segments/segments.ts";
 import { ApiError } from "../errors.ts";
 import { MAX_FORMS } from "../forms/forms.ts";
 import type { Vault } from "../secrets/crypto.ts";
 import { MAX_TEMPLATES } from "../sends/drafts/templates.ts";
 import { holdPlace, type LimitedRecords } from "../teams/record-limit.ts";
-import { type BinnedRecord, keptRows, type Table, tablesOf } from "./bin.ts";
+import { type BinnedRecord, binnedRows, type Table, tablesOf } from "./bin.ts";
 
 type Limits = Pick<Env, "MAX_NEWSLETTERS" | "MAX_CAMPAIGNS" | "MAX_LISTS">;
 
@@ -48,7 +48,7 @@ const REFERENCES: Partial<Record<BinnedKind, readonly (readonly [source: Table, 
 
 /** SQL: rows `t` of a table that a record may have again: none that was sent, or given another segment, since. */
 const mayRefer = ({ tenant, record }: Restoring): Partial<Record<Table, RawBuilder<unknown>>> => ({
-  segments: IS_KEPT,
+  segments: IS_NOT_BINNED,
   campaigns: sql`t.status = 'DRAFT' and t.segment_id is null`,
   newsletters: sql`(t.status = 'DRAFT' or exists (select from sends s
     where s.id = t.send_id and ${ofTenant(tenant, "s")} and s.created_at <= ${record.deletedAt}::timestamptz))`,
@@ -115,7 +115,7 @@ async function lockReferences(restoring: Restoring): Promise<{ found: string[]; 
       select r.id, x.name from (
         select jsonb_array_elements_text(case jsonb_typeof(${value})
           when 'array' then ${value} when 'string' then jsonb_build_array(${value}) else '[]' end) as id
-        from ${keptRows(tenant, record.id, source)}) r
+        from ${binnedRows(tenant, record.id, source)}) r
       left join bin x on x.id = r.id and ${ofTenant(tenant, "x")}`.execute(kysely(em));
     const { rows } = await sql<{ id: string }>`
       select t.id from ${sql.table(target)} t where ${ofTenant(tenant, "t")} and t.id = any(${named.map(({ id }) => id)}::text[])
@@ -139,14 +139,14 @@ async function holdPlaces({ em, tenant, record }: Restoring, limits: Limits): Pr
     where b.record_id = ${record.id} and ${ofTenant(tenant, "b")} group by 1 order by 1`.execute(kysely(em));
   for (const { table, places } of rows) {
     const limit = record.kind === "segment" && table === "campaigns" ? undefined : most[table];
-    const limited = { table, name: table, ...(table === "segments" && { condition: IS_KEPT }) };
+    const limited = { table, name: table, ...(table === "segments" && { condition: IS_NOT_BINNED }) };
     if (limit !== undefined) await holdPlace(em, tenant, limited, limit, places);
   }
 }
 
 /** Columns that a migration has added since get their defaults. An incremental run of a client finds a record that has changed. */
 async function putBack({ em, tenant, record }: Restoring, table: Table, found: readonly string[]): Promise<void> {
-  const rows = keptRows(tenant, record.id, table);
+  const rows = binnedRows(tenant, record.id, table);
   const { rows: kept } = await sql<{ name: string }>`
     select jsonb_object_keys(b.data) as name from (select b.data from ${rows} limit 1) b`.execute(kysely(em));
   const names = new Set(kept.map(({ name }) => name));

@@ -4,7 +4,7 @@ import { Segment } from "../../../db/entities/contact.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../../db/orm.ts";
 import { transaction } from "../../../db/transaction.ts";
 import { isCancelled } from "../../../db/unreachable.ts";
-import { keepRows, moveToBin } from "../../bin/bin.ts";
+import { addRowsToBin, moveToBin } from "../../bin/bin.ts";
 import { ApiError, orNotFound } from "../../errors.ts";
 import { newId } from "../../ids.ts";
 import { holdPlace } from "../../teams/record-limit.ts";
@@ -16,7 +16,7 @@ import { ConditionProblem, type Place } from "./place.ts";
 
 export const MAX_SEGMENTS = 500;
 /** SQL: a segment that was not deleted. */
-export const IS_KEPT = sql<boolean>`deleted_at is null`;
+export const IS_NOT_BINNED = sql<boolean>`deleted_at is null`;
 
 const SAMPLE_SIZE = 20;
 
@@ -119,7 +119,7 @@ export async function createSegment(
   { name, conditions }: SegmentFields,
 ): Promise<Segment> {
   refuseName(name);
-  await holdPlace(em, tenant, { table: "segments", name: "segments", condition: IS_KEPT }, MAX_SEGMENTS);
+  await holdPlace(em, tenant, { table: "segments", name: "segments", condition: IS_NOT_BINNED }, MAX_SEGMENTS);
   await checkConditions(em, tenant, conditions);
   const segment = em.create(Segment, { id: newId("segment"), ...tenant, name, conditions });
   await em.flush();
@@ -175,10 +175,10 @@ export async function deleteSegment(em: EntityManager, segmentId: string): Promi
   await moveToBin(em, segment, { kind: "segment", id: segmentId, name: segment.name });
   const marked = sql`update segments g set deleted_at = now() where ${ofTenant(segment, "g")} and g.id = ${segmentId}
     returning jsonb_build_object('id', g.id) as data`;
-  await keepRows(em, segment, segmentId, "segments", marked);
+  await addRowsToBin(em, segment, segmentId, "segments", marked);
   const drafts = sql`update campaigns c set segment_id = null where ${ofTenant(segment, "c")} and c.segment_id = ${segmentId}
     and c.status = 'DRAFT' returning jsonb_build_object('id', c.id) as data`;
-  await keepRows(em, segment, segmentId, "campaigns", drafts);
+  await addRowsToBin(em, segment, segmentId, "campaigns", drafts);
 }
 
 /**
