@@ -59,16 +59,26 @@ async function receiverPorts(): Promise<number[][]> {
 }
 
 const STACK = `${ROOT}/test/support/stack.ts`;
+const BROWSER = `${ROOT}/test/support/browser.ts`;
 const IMPORTED = /(?:from|import\()\s*"(\.[^"]+\.ts)"/g;
 
-/** Whether a file, or one that it imports, asks for the stack of the tests. */
-function needsStack(file: string, seen = new Set<string>()): boolean {
-  if (file === STACK) return true;
+/** The modules that each file imports: read once, as many tests import most of the service. */
+const importsOf = new Map<string, readonly string[]>();
+
+function readImports(file: string): readonly string[] {
   // A test may hold the text of an import.
-  if (seen.has(file) || !existsSync(file)) return false;
+  if (!existsSync(file)) return [];
+  return [...readFileSync(file, "utf8").matchAll(IMPORTED)].map(([, path = ""]) => resolve(file, "..", path));
+}
+
+/** Whether a file is this module, or imports it, if only by others. */
+function needs(file: string, module: string, seen = new Set<string>()): boolean {
+  if (file === module) return true;
+  if (seen.has(file)) return false;
   seen.add(file);
-  const imports = [...readFileSync(file, "utf8").matchAll(IMPORTED)];
-  return imports.some(([, path = ""]) => needsStack(resolve(file, "..", path), seen));
+  const imports = importsOf.get(file) ?? readImports(file);
+  importsOf.set(file, imports);
+  return imports.some((path) => needs(path, module, seen));
 }
 
 interface LaneOptions {
@@ -264,15 +274,30 @@ async function main(): Promise<number> {
     const result = await lane.run({ ...given, files: some });
     report.add(some, result, performance.now() - startedAt);
   };
+  const opensBrowser = ([file]: readonly string[]) => needs(`${ROOT}/${file}`, BROWSER);
+  let browsers = 0;
   const takeFiles = async (lane: Lane, queue: string[][]): Promise<void> => {
-    for (let next = queue.shift(); next !== undefined; next = queue.shift()) await runOn(lane, next);
+    while (queue.length > 0) {
+      // One at a time, while there are others: a browser takes a core, which two would take from all lanes.
+      const other = browsers === 0 ? 0 : queue.findIndex((some) => !opensBrowser(some));
+      const [next = []] = queue.splice(Math.max(other, 0), 1);
+      const isBrowser = Number(opensBrowser(next));
+      browsers += isBrowser;
+      await runOn(lane, next);
+      browsers -= isBrowser;
+    }
   };
   const [alone = [], others = []] = together
     ? [[], [[...files]]]
     : [false, true].map((wanted) =>
         files
-          .filter((file) => needsStack(`${ROOT}/${file}`) === wanted)
-          .map((file) => ({ file, isFirst: Number(FIRST_FOLDERS.test(file)), size: statSync(`${ROOT}/${file}`).size }))
+          .filter((file) => needs(`${ROOT}/${file}`, STACK) === wanted)
+          .map((file) => ({
+            file,
+            // The lane without a stack ends long before the others, and may begin with small files beside their start.
+            isFirst: Number(wanted && FIRST_FOLDERS.test(file)),
+            size: statSync(`${ROOT}/${file}`).size,
+          }))
           .sort((a, b) => b.isFirst - a.isFirst || b.size - a.size)
           .map(({ file }) => [file]),
       );
