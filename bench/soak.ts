@@ -3,6 +3,7 @@
  * sequence, while processes are killed, Postgres fails over to its standby and the SMTP server misbehaves, and checks the
  * ledger, credits, accounts, mail, webhooks and the people of the sequence. The seed decides the actions, not their timing. Exit code 1 when a check failed.
  */
+import { readFileSync } from "node:fs";
 import { setTimeout as delay } from "node:timers/promises";
 import { Command } from "commander";
 import { sql } from "kysely";
@@ -12,7 +13,9 @@ import { STALLED_SECONDS } from "../domain/access/idempotency.ts";
 import { isAccountFailure } from "../domain/accounts/accounts.ts";
 import { unsubscribeUrl } from "../domain/mail/links.ts";
 import { confirmationToken } from "../domain/sends/plan/token.ts";
+import type { StackFile } from "../stack/state.ts";
 import { sendWorkflowId } from "../temporal/ids.ts";
+import { leaveUndocumented } from "../test/support/api.ts";
 import { app } from "../test/support/command.ts";
 import { withStack } from "../test/support/own-stack.ts";
 import {
@@ -31,6 +34,7 @@ import { temporalClient } from "../test/support/temporal.ts";
 import { currentPids, pick, type Random, random } from "./soak-chance.ts";
 import { PostgresPair } from "./soak-postgres.ts";
 import { SoakSequence } from "./soak-sequence.ts";
+import { SETTINGS } from "./soak-settings.ts";
 import { Watch } from "./soak-watch.ts";
 import { Webhooks } from "./soak-webhooks.ts";
 
@@ -55,18 +59,6 @@ const SLOW_ANSWER_MS = 1_000 * STALLED_SECONDS;
 const CHECK_EVERY_MS = 3_000;
 const TELL_EVERY_MS = 10_000;
 const UPDATE_DEADLINE_MS = 30_000;
-
-/** Small slices and short waits, so that much happens. */
-const SETTINGS = {
-  ACCOUNT_CHECK_SECONDS: "60",
-  DEFERRAL_LADDER_SECONDS: "1,2,4",
-  DISPATCH_SLICE_ROWS: "120",
-  SMTP_TIMEOUT_MS: "5000",
-  SMTP_DOT_TIMEOUT_MS: "60000",
-  WEBHOOK_LADDER_SECONDS: "0,1,1,2",
-  WEBHOOK_TIMEOUT_MS: "2000",
-  LOG_LEVEL: "warn",
-};
 
 /** The processes that may be killed, and the signals; the supervisor starts them again. */
 const KILLED: readonly (readonly [string, NodeJS.Signals])[] = [
@@ -124,7 +116,6 @@ interface Underway {
 interface Soak {
   watch: Watch;
   webhooks: Webhooks;
-  postgres: PostgresPair;
   over: () => boolean;
   counts: Map<string, number>;
   update: (sendId: string, name: "pause" | "resume" | "cancel" | "retry") => Promise<string | undefined>;
@@ -395,13 +386,13 @@ async function move(soak: Soak, chance: Random, { em, team, client, audience }: 
   if (answer.status === 200) count(soak, "changed addresses");
 }
 
-async function kill(soak: Soak, chance: Random): Promise<void> {
+async function kill(soak: Soak, postgres: PostgresPair, chance: Random): Promise<void> {
   // The last one of each, and not all: the system gives the ID of an ended process to another one.
   const killed = new Map<string, number>();
   while (!soak.over()) {
     await delay(chance.between(2_000, 8_000));
     const [name, signal] = pick(chance, KILLED);
-    const pid = name === "postgres" ? soak.postgres.primaryPid : currentPids()[name];
+    const pid = name === "postgres" ? postgres.primaryPid : currentPids()[name];
     if (soak.over() || pid === undefined || killed.get(name) === pid) continue;
     killed.set(name, pid);
     try {
@@ -414,12 +405,12 @@ async function kill(soak: Soak, chance: Random): Promise<void> {
 }
 
 /** Has the standby of Postgres take over again and again. */
-async function failOver(soak: Soak, chance: Random): Promise<void> {
+async function failOver(soak: Soak, postgres: PostgresPair, chance: Random): Promise<void> {
   for (;;) {
     const nextAt = Date.now() + 1_000 * chance.between(...FAILOVERS_AFTER_S);
     while (Date.now() < nextAt && !soak.over()) await delay(500);
     if (soak.over()) return;
-    await soak.postgres.failOver();
+    await postgres.failOver();
     count(soak, "failovers of postgres");
   }
 }
@@ -513,7 +504,16 @@ async function untilEnded(soak: Soak): Promise<void> {
   }
 }
 
-async function run(minutes: number, seed: number, receiverPort: number, postgres: PostgresPair): Promise<boolean> {
+/**
+ * @param over whether it is time to end
+ * @param postgres undefined where another process runs the stack: then nothing is killed
+ */
+async function run(
+  over: () => boolean,
+  seed: number,
+  receiverPort: number,
+  postgres: PostgresPair | undefined,
+): Promise<boolean> {
   const startedAt = Date.now();
   const temporal = await temporalClient();
   const watch = await Watch.open();
@@ -522,8 +522,7 @@ async function run(minutes: number, seed: number, receiverPort: number, postgres
   const soak: Soak = {
     watch,
     webhooks,
-    postgres,
-    over: () => Date.now() > startedAt + minutes * 60_000,
+    over,
     counts: new Map(),
     update: async (sendId, name) => {
       const handle = temporal.client.workflow.getHandle(sendWorkflowId(sendId));
@@ -566,8 +565,9 @@ async function run(minutes: number, seed: number, receiverPort: number, postgres
     const actors = Array.from({ length: ACTORS }, (_, i) => act(soak, random(seed, `actor ${i}`)));
     await Promise.all([
       ...actors,
-      kill(soak, random(seed, "kills")),
-      failOver(soak, random(seed, "failovers")),
+      ...(postgres
+        ? [kill(soak, postgres, random(seed, "kills")), failOver(soak, postgres, random(seed, "failovers"))]
+        : []),
       disturbMail(soak, random(seed, "mail")),
       runSequence(soak, random(seed, "sequence"), sequence),
     ]);
@@ -602,15 +602,37 @@ async function run(minutes: number, seed: number, receiverPort: number, postgres
 
 const program = new Command("soak")
   .description("Sends at random while processes die and SMTP fails, and checks what must always hold.")
-  .option("--minutes <n>", "how long", wholeNumber(1), 10)
+  .option("--minutes <n>", "how long; SIGTERM ends it sooner", wholeNumber(1), 10)
   .option("--seed <n>", "what is tried", wholeNumber(0), Math.floor(Math.random() * 1e6))
+  .option("--stack <file>", "stack.json of a running stack; nothing of it is killed")
   .parse();
-const { minutes, seed } = program.opts<{ minutes: number; seed: number }>();
+const { minutes, seed, stack: given } = program.opts<{ minutes: number; seed: number; stack?: string }>();
 console.log(`soak for ${minutes} min with seed ${seed}`);
-const receiver = await Webhooks.reservePort();
-const postgres = await PostgresPair.start();
-const settings = { ...SETTINGS, ...postgres.settings, WEBHOOK_ALLOWED_HOSTS: `127.0.0.1:${receiver}` };
-const held = await withStack({ settings, quiet: true }, () => run(minutes, seed, receiver, postgres)).finally(() =>
-  postgres.stop(),
-);
-process.exit(held ? 0 : 1);
+let endAt = Date.now() + minutes * 60_000;
+const over = () => Date.now() > endAt;
+
+async function soakGiven(file: string): Promise<boolean> {
+  process.once("SIGTERM", () => {
+    endAt = 0;
+  });
+  const { api, webhooks }: StackFile = JSON.parse(readFileSync(file, "utf8"));
+  // Its API may be of a later version, whose answers say more.
+  leaveUndocumented(api);
+  return withStack({ stack: file }, () => run(over, seed, Number(new URL(webhooks.receiver ?? "").port), undefined));
+}
+
+async function soakOwn(): Promise<boolean> {
+  const receiver = await Webhooks.reservePort();
+  const postgres = await PostgresPair.start();
+  const settings = { ...SETTINGS, ...postgres.settings, WEBHOOK_ALLOWED_HOSTS: `127.0.0.1:${receiver}` };
+  try {
+    return await withStack({ settings, quiet: true }, () => {
+      endAt = Date.now() + minutes * 60_000;
+      return run(over, seed, receiver, postgres);
+    });
+  } finally {
+    await postgres.stop();
+  }
+}
+
+process.exit((await (given === undefined ? soakOwn() : soakGiven(given))) ? 0 : 1);
