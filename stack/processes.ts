@@ -251,6 +251,15 @@ export class Processes {
     return child.pid;
   }
 
+  /** Starts a child in the place of the one with its name. @param serves called when it serves, before the other one stops */
+  async replace(spec: ProcessSpec, serves: () => void): Promise<number> {
+    const before = this.#running.get(spec.name);
+    const pid = await this.start(spec);
+    serves();
+    await before?.stop();
+    return pid;
+  }
+
   pids(): Record<string, number> {
     return Object.fromEntries([...this.#running].map(([name, { pid }]) => [name, pid]));
   }

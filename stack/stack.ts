@@ -14,7 +14,7 @@ import {
   type WantedPort,
 } from "./infra.ts";
 import { type DataDirLock, lockDataDir, waitForLeftovers } from "./lock.ts";
-import { BACKOFF_MS, Processes, StackError } from "./processes.ts";
+import { BACKOFF_MS, Processes, type ProcessSpec, StackError } from "./processes.ts";
 import { LOOPBACK_SMTP, type StackSettings } from "./settings.ts";
 import { type Demo, loadSecrets, type StackFile, saveSecrets, writeJson } from "./state.ts";
 
@@ -25,7 +25,7 @@ const poolsOf = ({ RETURN_PATH_DOMAIN }: Record<string, string>): PoolName[] =>
   RETURN_PATH_DOMAIN === undefined ? POOLS : [...POOLS, "intake"];
 
 /** A process with a health port. */
-type Watched = "api" | PoolName;
+export type Watched = "api" | PoolName;
 
 const ROOT = resolve(import.meta.dirname, "..");
 /** Keeps compiled sources between starts: a process starts in a third of the time, and with less memory. */
@@ -39,6 +39,8 @@ export interface StackOptions {
   source: NodeJS.ProcessEnv;
   /** For tests: gives durability up for speed, and starts dead children again without growing waits. */
   ephemeral?: boolean;
+  /** Folder of the code that it begins with, e.g. of the version before; this one unless given. */
+  code?: string;
   /** Pauses every send before a worker runs: a restored database does not know the mails that left since its backup. */
   holdsSends?: boolean;
   step: Step;
@@ -66,6 +68,8 @@ export class Stack {
   #file: string;
   #content: StackFile | undefined;
   #lock: DataDirLock | undefined;
+  #childEnv: NodeJS.ProcessEnv = {};
+  #graceMs = 0;
   /** The last write of stack.json. */
   #saved = Promise.resolve();
 
@@ -153,11 +157,15 @@ export class Stack {
       ...(infra.temporalUi && { TEMPORAL_CONFIG_FILE: `${settings.DATA_DIR}/no-profile.toml` }),
     };
     const env = readEnv(childEnv);
+    this.#childEnv = childEnv;
+    this.#graceMs = env.SHUTDOWN_GRACE_MS + CLOSE_MARGIN_MS;
     await step("database schema", () => this.#migrate(infra));
     if (holdsSends) await step("sends held", (report) => holdSends(infra, report));
     const [demo] = await Promise.all([
       this.#demo(infra, env),
-      this.#startChildren(childEnv, env.SHUTDOWN_GRACE_MS + CLOSE_MARGIN_MS, ports, pools),
+      step("API and workers", () =>
+        Promise.all(watched.map((name) => this.#processes.start(this.#childOf(name, this.#code, ports[name])))),
+      ),
     ]);
 
     const { postgres, temporal, api, ...workers } = this.#processes.pids();
@@ -179,8 +187,12 @@ export class Stack {
     return { file: this.#file, content: this.#content };
   }
 
+  get #code(): string {
+    return this.#options.code ?? ROOT;
+  }
+
   async #migrate({ migrationUrl, databaseUrl }: Infra): Promise<void> {
-    const { migrate } = await import("../db/orm.ts");
+    const { migrate }: typeof import("../db/orm.ts") = await import(`${this.#code}/db/orm.ts`);
     try {
       await migrate(migrationUrl, databaseUrl);
     } catch (cause) {
@@ -207,30 +219,33 @@ export class Stack {
       return known;
     }
     return this.#options.step("demo team", async () => {
-      const { seedDemo } = await import("./demo-team.ts");
+      const { seedDemo }: typeof import("./demo-team.ts") = await import(`${this.#code}/stack/demo-team.ts`);
       const demo = await seedDemo({ env, mail });
       await saveSecrets(dataDir, { ...secrets, demos: { ...secrets.demos, [id]: demo } });
       return demo;
     });
   }
 
-  async #startChildren(
-    env: NodeJS.ProcessEnv,
-    graceMs: number,
-    health: Record<Watched, number>,
-    pools: readonly PoolName[],
-  ): Promise<void> {
-    const start = (name: Watched, entry: string, args: string[] = []) => {
-      const log = `${this.#options.settings.DATA_DIR}/logs/${name}.log`;
-      const own = { HEALTH_HOST: LOOPBACK, HEALTH_PORT: String(health[name]) };
-      return this.#processes.start({ name, entry: `${ROOT}/${entry}`, args, log, env: { ...env, ...own }, graceMs });
+  #childOf(name: Watched, code: string, healthPort: number, settings: NodeJS.ProcessEnv = {}): ProcessSpec {
+    const isApi = name === "api";
+    return {
+      name,
+      entry: `${code}/${isApi ? "api" : "workers"}/main.ts`,
+      args: isApi ? [] : ["--pool", name],
+      log: `${this.#options.settings.DATA_DIR}/logs/${name}.log`,
+      env: { ...this.#childEnv, HEALTH_HOST: LOOPBACK, HEALTH_PORT: String(healthPort), ...settings },
+      graceMs: this.#graceMs,
     };
-    await this.#options.step("API and workers", () =>
-      Promise.all([
-        start("api", "api/main.ts"),
-        ...pools.map((pool) => start(pool, "workers/main.ts", ["--pool", pool])),
-      ]),
-    );
+  }
+
+  /**
+   * Starts one of its processes from the code in another folder, and then stops the one that ran, as in an upgrade.
+   * @param serves called with the port of an API that serves, before the other one stops
+   */
+  async replace(name: Watched, code: string, serves: (port: number) => void = () => {}): Promise<void> {
+    const ports = await reservePorts({ health: { port: 0 }, api: { port: 0 } });
+    const child = this.#childOf(name, code, ports.health, { PORT: String(ports.api) });
+    this.#savePid(name, await this.#processes.replace(child, () => serves(ports.api)));
   }
 
   /** Writes are made one after the other, so that the last one has the pids of all. */
