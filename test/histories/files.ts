@@ -1,5 +1,5 @@
-import { readdirSync, readFileSync } from "node:fs";
-import { basename, relative } from "node:path";
+import { globSync, readFileSync } from "node:fs";
+import { relative } from "node:path";
 import proto from "@temporalio/proto";
 
 const { History } = proto.temporal.api.history.v1;
@@ -33,14 +33,13 @@ export function recordedHistory(workflowId: string, history: WorkflowHistory): s
   return [...identities].reduce((kept, identity) => kept.replaceAll(identity, "recorder"), text);
 }
 
+/** Those of each release, in a folder each, and those that no release has yet. */
 export function readHistories(): RecordedHistory[] {
-  return readdirSync(FOLDER)
-    .filter((name) => name.endsWith(".json"))
+  return globSync("**/*.json", { cwd: FOLDER })
     .sort()
     .map((name) => {
       const { workflowId, events } = JSON.parse(readFileSync(`${FOLDER}/${name}`, "utf8"));
-      const file = relative(ROOT, historyFile(basename(name, ".json")));
-      return { file, workflowId, history: History.fromObject({ events }) };
+      return { file: relative(ROOT, `${FOLDER}/${name}`), workflowId, history: History.fromObject({ events }) };
     });
 }
 

@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { testsOf } from "../support/long.ts";
+import { changedFiles, currentDigests, releasedDigests } from "./kept.ts";
 import { licences, releaseChanges, sameSbom } from "./release.ts";
 
 const { it, longIt } = testsOf();
@@ -31,6 +32,16 @@ describe("A release", () => {
       lines.filter((line) => /: (UN|GPL|AGPL)/.test(line)),
       [],
     );
+  });
+
+  it("keeps the migrations and the histories of those before it", () => {
+    assert.deepEqual(changedFiles({ same: "1", changed: "2", gone: "3" }, { same: "1", changed: "9", new: "4" }), [
+      "changed",
+      "gone",
+    ]);
+    const changed = changedFiles(releasedDigests(), currentDigests());
+    assert.deepEqual(changed, [], "databases and running workflows remember these files: add others beside them");
+    assert.ok(Object.keys(currentDigests()).some((path) => path.startsWith("db/migrations/")));
   });
 
   it("has an SBOM without a time and a random number", () => {

@@ -10,6 +10,7 @@ import { join } from "node:path";
 import { gzipSync } from "node:zlib";
 import { openApiDocument } from "../../api/openapi/document.ts";
 import { appRouter } from "../../api/router.ts";
+import { keepFiles } from "./kept.ts";
 
 const ROOT = join(import.meta.dirname, "../..");
 const UNRELEASED = "## Unreleased\n";
@@ -131,14 +132,9 @@ if (import.meta.main) {
   const isTagged = git("tag", "--points-at", "HEAD").split("\n").includes(tag);
   if (!isTagged) {
     writeVersion(version);
-    git(
-      "commit",
-      "--all",
-      "--message",
-      `Release ${version}`,
-      "--message",
-      `CHANGELOG.md says what is new in ${version}.`,
-    );
+    keepFiles(version);
+    git("add", "--all");
+    git("commit", "--message", `Release ${version}`, "--message", `CHANGELOG.md says what is new in ${version}.`);
   }
   const folder = join(ROOT, "release");
   makeFiles(version, folder);

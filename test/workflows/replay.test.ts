@@ -62,11 +62,10 @@ describe("The recorded histories", () => {
       workflowsPath: `${import.meta.dirname}/reordered.ts`,
       logger: new DefaultLogger("ERROR", () => {}),
     });
-    const broken = await replay(
-      bundle,
-      recorded.filter(({ file }) => /\/(sent|preview-expired)\.json$/.test(file)),
-    );
-    assert.equal(broken.size, 2);
+    const some = recorded.filter(({ file }) => /\/(sent|preview-expired)\.json$/.test(file));
+    assert.ok(some.length >= 2);
+    const broken = await replay(bundle, some);
+    assert.equal(broken.size, some.length);
     for (const error of broken.values()) assert.ok(error instanceof DeterminismViolationError, String(error));
   });
 
