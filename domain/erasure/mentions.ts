@@ -14,7 +14,8 @@ const ESCAPED_IN_JSON = /\\u([0-9a-f]{4})/gi;
 /** Characters that no address contains, or that commonly stand around one. */
 const BETWEEN_ADDRESSES = /[\s"<>()[\]{},;:\\]+/;
 const CONTINUES_BEFORE = /[\p{L}\p{N}._+-]$/u;
-const CONTINUES_BEHIND = /^(?:[\p{L}\p{N}-]|\.[\p{L}\p{N}])/u;
+/** The ending of a file's name continues none. */
+const CONTINUES_BEHIND = /^(?:[\p{L}\p{N}-]|\.(?!(?:csv|tsv|txt)(?![\p{L}\p{N}.-]))[\p{L}\p{N}])/u;
 
 function percentDecoded(text: string): string {
   return text.replace(PERCENT_ENCODED, (encoded) => {
@@ -47,7 +48,7 @@ export function mentionsOf(email: string): Mentions {
   const standsIn = (text: string, spelling: string): boolean => {
     for (let at = text.indexOf(spelling); at >= 0; at = text.indexOf(spelling, at + 1)) {
       const before = text.slice(Math.max(0, at - 2), at);
-      const behind = text.slice(at + spelling.length, at + spelling.length + 3);
+      const behind = text.slice(at + spelling.length, at + spelling.length + 5);
       if (!CONTINUES_BEFORE.test(before) && !CONTINUES_BEHIND.test(behind)) return true;
     }
     return false;

@@ -516,7 +516,8 @@ describe("The erasure of a person", () => {
     await sql`update newsletters set blocks = ${blocks} where id = ${written.id}`.execute(db);
     await sql`insert into draft_versions (id, team_id, environment, draft_id, preheader, written_at)
       values (${version}, ${team.team.id}, 'LIVE', ${written.id}, ${person.email}, now())`.execute(db);
-    const campaign = await created("/campaigns", { name: "Steps" });
+    const campaign = await created("/campaigns", { name: `${person.email}.csv` });
+    await created("/campaigns", { name: `${person.email}.csv.example` });
     const step = newId("stepVersion");
     await sql`insert into sequence_step_versions (id, campaign_id, step_id, wait_minutes, subject, body, blocks)
       values (${step}, ${campaign.id}, 'a', 0, 'x', 'x', ${blocks})`.execute(db);
@@ -524,8 +525,9 @@ describe("The erasure of a person", () => {
     await sql`insert into templates (id, team_id, environment, name, blocks)
       values (${template}, ${team.team.id}, 'LIVE', 'Template', ${blocks})`.execute(db);
     const { rows, mentions } = await erase(person, { dryRun: true });
-    assert.deepEqual(rows, [{ table: "idempotency_records", action: "blanked", rows: 3 }]);
+    assert.deepEqual(rows, [{ table: "idempotency_records", action: "blanked", rows: 4 }]);
     assert.deepEqual(mentions, [
+      { table: "campaigns", id: campaign.id },
       { table: "draft_versions", id: version },
       { table: "lists", id: list.id },
       { table: "newsletters", id: newsletter.id },
