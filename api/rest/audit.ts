@@ -20,7 +20,8 @@ function objectOf({ params, body }: RawInput, result: HandlerResult<unknown>): s
 
 /**
  * Writes the entry of a write that has changed something: in its transaction, or, where its handler has committed, before its
- * answer. The effect of a workflow has an entry by its activity; a write that a VIEWER may call changes nothing.
+ * answer. The effect of a workflow has an entry by its activity; a write that a VIEWER may call changes nothing. A read that takes
+ * people out has one a day.
  */
 export async function recordWrite(
   { em, tenant, access, requestId, dryRun }: RequestContext,
@@ -30,7 +31,8 @@ export async function recordWrite(
 ): Promise<void> {
   const { kind, role, audit, path } = definition;
   const count = result.impact?.affected_count ?? null;
-  if (kind !== "write" || role === "VIEWER" || audit === "none" || dryRun || count === 0) return;
+  const isRecorded = kind === "write" ? role !== "VIEWER" && audit !== "none" : audit === "daily";
+  if (!isRecorded || dryRun || count === 0) return;
   const act = { ...actorOf(access.caller), act: actOf(definition), requestId };
   if (act.way === "API_KEY" && OF_PEOPLE.test(path))
     return recordAct(em, tenant, { ...act, objectId: null, count: null }, true);

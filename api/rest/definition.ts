@@ -66,7 +66,7 @@ export interface RouteMeta {
   isPatient?: boolean;
   /** It may take seconds of Postgres, or an answer as long as 2 MiB, so that fewer of them are under way at once. */
   isHeavy?: boolean;
-  /** Entries of the audit log, one for each success unless given: the first of a day for an actor and a record, or none. */
+  /** Entries of the audit log, one for each success unless given: the first of a day for an actor and a record, or none. A read has none unless `daily`. */
   audit?: "daily" | "none";
   /** The answer holds a secret: it is remembered encrypted. */
   secret?: boolean;

@@ -15,6 +15,7 @@ const OWN: Readonly<Record<string, string>> = {
   "content.attachAccounts": "changed the accounts of",
   ...{ "content.duplicate": "duplicated a record as", "content.sendTest": "sent a test of" },
   ...{ "templates.makeDraft": "used a template for", "sequences.saveStep": "saved a step of" },
+  ...{ "imports.export": "exported people as CSV from", "people.file": "downloaded" },
   ...{ "imports.begin": "uploaded", "bin.restore": "restored", "team.invite": "invited" },
   ...{ "accounts.setCredentials": "changed the credentials of", "team.join": "joined by single sign-on as" },
   ...{ "team.changeRole": "changed the role of", "team.changeCap": "changed the limit of" },

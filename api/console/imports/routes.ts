@@ -158,11 +158,14 @@ export const importsRouter = router({
     },
   ),
   /** Orders that the rows which the import made are taken back. */
-  undo: consoleMutation({ role: "EDITOR", ownCommit: true, input: ofImport }, async ({ ctx, input: { params } }) => {
-    await transaction(ctx.em, (em) => orderUndo(em, ctx.tenant, params.importId));
-    await startOrdered(ctx, "import", params.importId);
-    return show(ctx.em, ctx.tenant, params.importId);
-  }),
+  undo: consoleMutation(
+    { role: "EDITOR", ownCommit: true, audit: "daily", input: ofImport },
+    async ({ ctx, input: { params } }) => {
+      await transaction(ctx.em, (em) => orderUndo(em, ctx.tenant, params.importId));
+      await startOrdered(ctx, "import", params.importId);
+      return show(ctx.em, ctx.tenant, params.importId);
+    },
+  ),
   /** The refused lines as CSV. */
   refused: consoleQuery({ role: "EDITOR", input: ofImport }, async ({ ctx, input }) => ({
     csv: await refusedFile(ctx.em, ctx.tenant, input.params.importId),
@@ -176,6 +179,7 @@ export const importsRouter = router({
     {
       role: "EDITOR",
       isHeavy: true,
+      audit: "daily",
       input: z.strictObject({
         query: z.strictObject({
           of: z.enum(["contacts", "suppressions", "list"]),

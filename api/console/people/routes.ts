@@ -49,6 +49,7 @@ export const peopleRouter = router({
     {
       role: "ADMIN",
       isHeavy: true,
+      audit: "daily",
       input: z.strictObject({
         params: z.strictObject({ requestId: idParam }),
         query: z.strictObject({ as: z.enum(["json", "html"]) }),
