@@ -68,6 +68,13 @@ const CONSENT_PARTS: readonly (readonly [Consent, RegExp])[] = [
 export const likelyConsent = (key: string): Consent | undefined =>
   usualConsent(key) ?? CONSENT_PARTS.find(([, parts]) => parts.test(key))?.[0];
 
+/** Whether a column that may state consent does so in each of the texts. */
+export function statesConsent(name: string, texts: readonly string[]): boolean {
+  const key = columnKey(name);
+  const yes = likelyConsent(key);
+  return yes !== undefined && texts.every((text) => readConsent(key, yes, text.trim()) !== undefined);
+}
+
 /** A column `state` may be that of a postal address. */
 export const isMaybeAddress = (key: string): boolean => /^(?:subscriber|member|contact)?state$/.test(key);
 

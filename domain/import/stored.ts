@@ -17,7 +17,7 @@ import { ApiError, notFound, orNotFound } from "../errors.ts";
 import { newId } from "../ids.ts";
 import type { Vault } from "../secrets/crypto.ts";
 import { holdPlace, type LimitedRecords } from "../teams/record-limit.ts";
-import { COLUMNS, columnKey, REFUSAL_COLUMN } from "./columns.ts";
+import { COLUMNS, columnKey, REFUSAL_COLUMN, statesConsent } from "./columns.ts";
 import { type ColumnUse, findUses, ImportError, readStart } from "./file.ts";
 import {
   findErased,
@@ -252,7 +252,10 @@ export async function findColumns(
     const columns = names.map((name, at) => {
       const texts = rows.map((row) => row[at] ?? "");
       const samples = texts.slice(0, SAMPLE_ROWS);
-      return { name, samples, use: found[at] ?? "none", field: suggestField(name, texts) };
+      const byName = found[at] ?? "none";
+      // A member sees the choice, and read as a consent it mails fewer people.
+      const use = byName === "none" && statesConsent(name, texts) ? "consent" : byName;
+      return { name, samples, use, field: suggestField(name, texts) };
     });
     return { columns, uses: kind === "suppressions" ? ["email"] : [...COLUMNS, ...fields.keys()] };
   } catch (error) {
