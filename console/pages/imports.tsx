@@ -161,6 +161,11 @@ type Kind = NonNullable<Import["kind"]>;
 
 const REFUSED_SHOWN = 20;
 
+const HEADINGS: Readonly<Record<string, string>> = {
+  CHECKED: "What the import would change",
+  RUNNING: "What the import is changing",
+};
+
 /** The page for the next step after an import. */
 const NEXT = {
   subscribers: ["newsletters", "Write a newsletter"],
@@ -179,25 +184,26 @@ export function OneImport() {
     poll: ({ state }) => isUnderWay(state) && POLL_MS,
   });
   const { state, name, progress, failure, report, refused, undo, undone } = found;
+  const list = useLists().find(({ id }) => id === found.list_id);
   const asked = report?.list?.asked ?? 0;
   const isEditable = state === "UPLOADED" || state === "CHECKED" || state === "FAILED";
   return (
     <>
       <PageHead title={name}>
+        {undo && (
+          <Act
+            title="Undo import"
+            kind="danger"
+            note={`This import made ${undo.people.toLocaleString()} people and ${undo.subscriptions.toLocaleString()} subscriptions. They are deleted, except for people who were changed, emailed, asked to confirm or unsubscribed since: these stay, and are counted. Suppressions, and changes to people who were there before, stay too.`}
+            act={() => imports.undo.mutate({ params })}
+          >
+            <p>
+              Possible until <When at={undo.until} />.
+            </p>
+          </Act>
+        )}
         {state !== "RUNNING" && state !== "UNDOING" && (
           <More>
-            {undo && (
-              <Act
-                title="Undo import"
-                kind="danger"
-                note={`This import made ${undo.people.toLocaleString()} people and ${undo.subscriptions.toLocaleString()} subscriptions. They are deleted, except for people who were changed, emailed, asked to confirm or unsubscribed since: these stay, and are counted. Suppressions, and changes to people who were there before, stay too.`}
-                act={() => imports.undo.mutate({ params })}
-              >
-                <p>
-                  Possible until <When at={undo.until} />.
-                </p>
-              </Act>
-            )}
             <Act
               title="Delete this import"
               kind="danger"
@@ -220,7 +226,7 @@ export function OneImport() {
       </p>
       {isUnderWay(state) && (
         <label>
-          {progressOf(found)}, even if you close this tab <progress max={100} value={progress} />
+          {progressOf(found)}. It continues when you close this tab. <progress max={100} value={progress} />
         </label>
       )}
       {failure && (
@@ -236,7 +242,17 @@ export function OneImport() {
       )}
       {report && (
         <section className="card stack" aria-label="Report">
-          <h2>{state.startsWith("CHECK") ? "What the import would change" : "What the import changed"}</h2>
+          <h2>{HEADINGS[state] ?? "What the import changed"}</h2>
+          <p>
+            As {found.kind}
+            {list && (
+              <>
+                {" "}
+                on the list <bdi>“{list.name}”</bdi>
+              </>
+            )}
+            .
+          </p>
           <Report {...report} />
           {state === "DONE" && found.kind && (
             <p>
@@ -326,11 +342,11 @@ function RefusedLines({ found: { id, name, refused: lines, report } }: { found: 
 
 const LABELS: Readonly<Record<string, string>> = {
   rows: "Rows in the file",
+  refused: "Rows rejected",
+  duplicates: "Rows of a repeated address: the last one counts",
   created: "New people",
   updated: "People updated",
   unchanged: "People unchanged",
-  duplicates: "Rows whose address appears again further down",
-  refused: "Rows rejected",
   suppressed: "Addresses newly suppressed",
   already_suppressed: "Addresses already suppressed",
   added: "Added to the list",
@@ -347,10 +363,13 @@ const LABELS: Readonly<Record<string, string>> = {
   on_another_list: "Stay: on another list",
 };
 
+/** In the order of their labels. */
 const Figures = ({ of }: { of: Readonly<Record<string, number>> }) => (
   <Facts
     className="figures"
-    of={Object.entries(of).map(([name, value]) => [LABELS[name] ?? name.replaceAll("_", " "), value.toLocaleString()])}
+    of={Object.entries(LABELS).flatMap(([name, label]) =>
+      of[name] === undefined ? [] : [[label, of[name].toLocaleString()]],
+    )}
   />
 );
 
@@ -409,14 +428,20 @@ function Choices({ found }: { found: Import }) {
     () => client.app.imports.columns.query({ params, query: { kind } }),
     { staleTime: "static" },
   );
-  const lists = useLists().map(({ id, name, optin }) => [id, optin === "DOUBLE" ? `${name} (double opt-in)` : name]);
+  const [list, setList] = useState(found.list_id ?? wanted ?? (found.kind === "subscribers" ? "none" : ""));
+  const lists = useLists();
+  const named = lists.map(({ id, name, optin }) => [id, optin === "DOUBLE" ? `${name} (double opt-in)` : name]);
+  const asks = lists.some(({ id, optin }) => id === list && optin === "DOUBLE");
   const now = columns.map(({ use }, at) => chosen?.[at] ?? use);
   const choose = (at: number, use: string) => setChosen(now.with(at, use));
   const more = kind === "contacts" ? [NEW] : [];
   // A field that was just made is one of those now.
   const all = ["none", "ignored", "consent", ...uses, ...now.filter((use) => use !== NEW), ...more];
-  const choices = Object.fromEntries(all.map((use) => [use, USES[use] ?? `Field ${use}`]));
-  const rows = columns.map((column, at) => ({ ...column, at }));
+  const choices = Object.fromEntries(all.map((use) => [use, USES[use] ?? `Field “${use}”`]));
+  const rows = columns
+    .map((column, at) => ({ ...column, at }))
+    .filter(({ name, samples }) => [name, ...samples].some((text) => text.trim()));
+  const left = rows.filter(({ at }) => now[at] === "none");
   const check = async ({ list_id, confirmed, enters_sequences }: Values) => {
     const options = { confirmed: confirmed === "on", enters_sequences: enters_sequences === "on" };
     const body = { kind, uses: now, ...(list_id && list_id !== "none" && { list_id }), ...options };
@@ -436,7 +461,7 @@ function Choices({ found }: { found: Import }) {
       />
       <Table
         caption="Columns of the file"
-        rows={rows.filter(({ name, samples }) => [name, ...samples].some((text) => text.trim()))}
+        rows={rows}
         keyOf={({ at }) => String(at)}
         columns={[
           { name: "Column", cell: ({ name }) => columnLabel(name) },
@@ -457,6 +482,13 @@ function Choices({ found }: { found: Import }) {
           },
         ]}
       />
+      {left.length > 0 && (
+        <p>
+          Not imported: {left.map(({ name }) => columnLabel(name)).join(", ")}. Choose a field for a column that you
+          need{more.length > 0 && ", or “New field…” to make one"}.
+        </p>
+      )}
+      {now.includes(NEW) && <p>Create the new field before you check the file.</p>}
       <Form submit="Check the file" onSubmit={check} isDisabled={now.includes(NEW)}>
         {kind === "subscribers" && (
           <>
@@ -466,15 +498,18 @@ function Choices({ found }: { found: Import }) {
               required
               choices={{
                 "": "Choose a list",
-                ...Object.fromEntries(lists),
+                ...Object.fromEntries(named),
                 none: "No list: they get no newsletters yet",
               }}
-              defaultValue={found.list_id ?? wanted ?? (found.kind === "subscribers" ? "none" : "")}
+              value={list}
+              onChange={setList}
             />
-            <label>
-              <input type="checkbox" name="confirmed" defaultChecked={found.confirmed} /> They have agreed to receive
-              emails: do not ask them to confirm, even if the list has double opt-in
-            </label>
+            {asks && (
+              <label>
+                <input type="checkbox" name="confirmed" defaultChecked={found.confirmed} /> They have agreed to receive
+                emails: do not ask them to confirm
+              </label>
+            )}
           </>
         )}
         {kind !== "suppressions" && (
