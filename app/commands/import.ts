@@ -21,12 +21,12 @@ const STDIN = "-";
 const SUBSCRIBING = ["list", "confirmed", "ask"];
 
 const IMPORT = command(
-  "import people from a CSV file with a header row: email, first_name, last_name, and a column such as status that says whether they may be mailed",
+  "import people from a CSV file with a header row: email, first_name, last_name, custom fields, and a column such as status that says whether they may be mailed",
   {
     file: argument("CSV with commas, semicolons or tabs, in UTF-8, UTF-16 or Windows-1252; - reads standard input"),
     ...OF_TENANT,
     contacts: {
-      ...flag("make contacts instead of subscribers, with a column for each custom field"),
+      ...flag("make contacts instead of subscribers"),
       conflicts: SUBSCRIBING,
     },
     suppressions: {
@@ -147,7 +147,7 @@ const describeBlockList = ({ suppressed, alreadySuppressed, refused }: Suppressi
 ];
 
 function describePeople(report: ImportReport): string[] {
-  const { created, updated, unchanged, duplicates, refused, suppressed, list } = report;
+  const { created, updated, unchanged, duplicates, refused, suppressed, list, fields } = report;
   const lines = [
     `${created} created, ${updated} updated, ${unchanged} unchanged, ${duplicates} repeated, ${refused} refused`,
   ];
@@ -156,6 +156,11 @@ function describePeople(report: ImportReport): string[] {
     lines.push(
       `On the list: ${list.added} added${list.asked > 0 ? ` (${list.asked} asked by mail to confirm)` : ""}, ${list.confirmed} confirmed that were pending, ${list.alreadySubscribed} were there, ` +
         `${list.newlyOptedOut} opted out by the file, ${list.optedOut} had opted out before`,
+    );
+  }
+  if (fields) {
+    lines.push(
+      `Custom fields: ${fields.contactsCreated} contacts created, ${fields.contactsUpdated} updated; not stored for ${fields.fieldsNotStored} who have not confirmed, or had opted out`,
     );
   }
   return lines;

@@ -194,7 +194,7 @@ export function OneImport() {
           <Act
             title="Undo import"
             kind="danger"
-            note={`This import made ${undo.people.toLocaleString()} people and ${undo.subscriptions.toLocaleString()} subscriptions. They are deleted, except for people who were changed, emailed, asked to confirm or unsubscribed since: these stay, and are counted. Suppressions, and changes to people who were there before, stay too.`}
+            note={`This import made ${undo.people.toLocaleString()} people and ${undo.subscriptions.toLocaleString()} subscriptions${undo.contacts > 0 ? `, and ${undo.contacts.toLocaleString()} contacts with fields` : ""}. They are deleted, except for people who were changed, emailed, asked to confirm or unsubscribed since: these stay, and are counted. Suppressions, and changes to people who were there before, stay too.`}
             act={() => imports.undo.mutate({ params })}
           >
             <p>
@@ -237,7 +237,14 @@ export function OneImport() {
       {undone && (
         <section className="card stack" aria-label="Undo">
           <h2>What was undone{state === "UNDONE" ? "" : " so far"}</h2>
-          <Figures of={{ people_deleted: undone.deleted, subscriptions_removed: undone.removed, ...undone.kept }} />
+          <Figures
+            of={{
+              people_deleted: undone.deleted,
+              subscriptions_removed: undone.removed,
+              ...(undone.contacts > 0 && { contacts_deleted: undone.contacts }),
+              ...undone.kept,
+            }}
+          />
         </section>
       )}
       {report && (
@@ -355,8 +362,12 @@ const LABELS: Readonly<Record<string, string>> = {
   already_subscribed: "Already on the list",
   newly_opted_out: "Unsubscribed from the list by the file",
   opted_out: "Unsubscribed before, and left unchanged",
+  contacts_created: "New contacts, which hold the fields",
+  contacts_updated: "Contacts updated with the fields",
+  fields_not_stored: "Not confirmed, or unsubscribed: fields not stored",
   people_deleted: "People deleted",
   subscriptions_removed: "Subscriptions removed",
+  contacts_deleted: "Contacts deleted, with their fields",
   emailed: "Stay: were in a send, or asked to confirm",
   unsubscribed: "Stay: unsubscribed",
   changed: "Stay: changed since",
@@ -373,11 +384,19 @@ const Figures = ({ of }: { of: Readonly<Record<string, number>> }) => (
   />
 );
 
-function Report({ notes, list, ...counts }: NonNullable<Import["report"]>) {
-  const figures = Object.entries({ ...counts, ...list }).filter(([name, value]) => value > 0 || name === "rows");
+function Report({ notes, list, fields, ...counts }: NonNullable<Import["report"]>) {
+  const figures = Object.entries({ ...counts, ...list, ...fields }).filter(
+    ([name, value]) => value > 0 || name === "rows",
+  );
   return (
     <>
       <Figures of={Object.fromEntries(figures)} />
+      {fields && fields.fields_not_stored > 0 && (
+        <p>
+          Fields are stored for people who get the newsletters. For those who are asked to confirm, import this file
+          again when they have confirmed: it asks no person twice.
+        </p>
+      )}
       {notes.status_columns.length > 0 && (
         <p>
           Consent is read from {notes.status_columns.join(", ")}: people who opted out, bounced or complained are not
@@ -399,7 +418,7 @@ const columnLabel = (name: string): string => name || "Unnamed column";
 
 const KINDS: Readonly<Record<Kind, string>> = {
   subscribers: "Subscribers: people who get newsletters, on a list",
-  contacts: "Contacts: people with custom fields, for campaigns",
+  contacts: "Contacts: people whom segments select for campaigns",
   suppressions: "Suppressions: addresses that are never emailed",
 };
 
@@ -434,7 +453,7 @@ function Choices({ found }: { found: Import }) {
   const asks = lists.some(({ id, optin }) => id === list && optin === "DOUBLE");
   const now = columns.map(({ use }, at) => chosen?.[at] ?? use);
   const choose = (at: number, use: string) => setChosen(now.with(at, use));
-  const more = kind === "contacts" ? [NEW] : [];
+  const more = kind === "suppressions" ? [] : [NEW];
   // A field that was just made is one of those now.
   const all = ["none", "ignored", "consent", ...uses, ...now.filter((use) => use !== NEW), ...more];
   const choices = Object.fromEntries(all.map((use) => [use, USES[use] ?? `Field “${use}”`]));
@@ -515,7 +534,7 @@ function Choices({ found }: { found: Import }) {
         {kind !== "suppressions" && (
           <label>
             <input type="checkbox" name="enters_sequences" defaultChecked={found.enters_sequences} /> They enter the
-            sequences of the {kind === "contacts" ? "segments they match" : "list"}
+            sequences of the {kind === "subscribers" && "list, and of the "}segments they match
           </label>
         )}
       </Form>

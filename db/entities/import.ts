@@ -52,6 +52,8 @@ export const ImportStepSchema = defineEntity({
     people: codes(),
     /** Subscribers whose subscriptions to the list were made. */
     members: codes(),
+    /** Contacts with the custom fields of subscribers. */
+    contacts: codes(),
     /** As `created_at` and `updated_at` of those rows. Kept for longer than an import can be undone. */
     madeAt: expiring("9 days", instant().defaultRaw("now()")),
   },

@@ -78,7 +78,7 @@ create table "imports" ("id" text not null, "team_id" text not null, "environmen
 create index "imports_team_id_environment_id_index" on "imports" ("team_id", "environment", "id");
 create index "imports_expires_at_index" on "imports" ("expires_at");
 create table "import_parts" ("import_id" text not null, "n" int not null, "bytes" bytea not null, primary key ("import_id", "n"));
-create table "import_steps" ("seq" bigserial primary key, "import_id" text not null, "kind" text not null, "list_id" text null, "people" text[] not null, "members" text[] not null, "made_at" timestamptz(3) not null default now());
+create table "import_steps" ("seq" bigserial primary key, "import_id" text not null, "kind" text not null, "list_id" text null, "people" text[] not null, "members" text[] not null, "contacts" text[] not null, "made_at" timestamptz(3) not null default now());
 create index "import_steps_import_id_index" on "import_steps" ("import_id");
 create index "import_steps_made_at_index" on "import_steps" ("made_at");
 create table "link_clicks" ("send_id" text not null, "seq" int not null, "link_id" text not null, "count" int not null, primary key ("send_id", "seq", "link_id"));

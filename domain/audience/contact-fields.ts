@@ -84,6 +84,9 @@ const fieldsOf = (em: EntityManager, tenant: Tenant) =>
 
 export const readFields = (em: EntityManager, tenant: Tenant) => fieldsOf(em, tenant).execute();
 
+export const readFieldTypes = async (em: EntityManager, tenant: Tenant): Promise<FieldTypes> =>
+  new Map((await readFields(em, tenant)).map(({ name, type }) => [name, type]));
+
 /** None of the fields is deleted until the transaction ends. */
 export async function lockFieldTypes(em: EntityManager, tenant: Tenant): Promise<FieldTypes> {
   // A deletion updates the row first, and so waits for this transaction.

@@ -61,12 +61,13 @@ export function slotsRefusal(error: unknown): ApiError | undefined {
 }
 
 /**
- * Takes the slots of records that the transaction has made. @param emails each once
+ * Takes the slots of records that the transaction has made. @param records addresses of each kind of record, each once
  * @throws {ApiError} `quota_exceeded`
  */
-export async function takeSlots(em: EntityManager, tenant: Tenant, emails: readonly string[]): Promise<void> {
-  const { size } = await hold(em, tenant, emails);
-  if (size > 0) await count(em, tenant, size);
+export async function takeSlots(em: EntityManager, tenant: Tenant, ...records: (readonly string[])[]): Promise<void> {
+  let slots = 0;
+  for (const emails of records) slots += (await hold(em, tenant, emails)).size;
+  if (slots > 0) await count(em, tenant, slots);
 }
 
 /**
@@ -102,9 +103,10 @@ export async function moveSlot(em: EntityManager, tenant: Tenant, from: string, 
   return slots;
 }
 
-/** @param emails of records that the transaction deletes, each once */
-export async function freeSlots(em: EntityManager, tenant: Tenant, emails: readonly string[]): Promise<void> {
-  const freed = await release(em, tenant, emails);
+/** @param records as of `takeSlots`, that the transaction deletes */
+export async function freeSlots(em: EntityManager, tenant: Tenant, ...records: (readonly string[])[]): Promise<void> {
+  let freed = 0;
+  for (const emails of records) freed += await release(em, tenant, emails);
   if (freed > 0) await count(em, tenant, -freed);
 }
 

@@ -6,10 +6,11 @@ import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.
 import { transaction } from "../../db/transaction.ts";
 import { isLockTimeout } from "../../db/unreachable.ts";
 import { shownAddress } from "../address.ts";
-import { lockFieldTypes, readFields } from "../audience/contact-fields.ts";
+import { lockFieldTypes, readFieldTypes } from "../audience/contact-fields.ts";
 import { CONTACT_WRITTEN } from "../audience/contact-rows.ts";
 import { readSlotUse, slotsExceeded, takeSlots } from "../audience/contact-slots.ts";
 import { emailStatusOf } from "../audience/email-status.ts";
+import type { FieldTypes } from "../audience/field-values.ts";
 import { CONFIRMED, initialStatus } from "../audience/initial-status.ts";
 import { lockListForInserts, readList } from "../audience/lists.ts";
 import { insertOptOuts, restoreOptOuts } from "../audience/opt-outs.ts";
@@ -59,6 +60,8 @@ interface PeopleKind {
   /** Besides the address: the value of a row `p`, and the one after it where there is a row `s` already. */
   columns: Readonly<Record<string, { given: RawBuilder<unknown>; merged: RawBuilder<unknown> }>>;
 }
+
+const NO_VALUES = "{}";
 
 /** A list keeps it by itself. */
 const OPTED_OUT: SuppressionReason = "UNSUBSCRIBED";
@@ -131,14 +134,19 @@ export interface ImportPlace {
   counts: Counts;
 }
 
-interface Counts extends ListReport {
+interface Counts extends ListReport, FieldsReport {
   created: number;
   updated: number;
   suppressed: number;
 }
 
 const NO_ONE: ListReport = { added: 0, asked: 0, confirmed: 0, alreadySubscribed: 0, newlyOptedOut: 0, optedOut: 0 };
-const START: ImportPlace = { line: 0, people: 0, counts: { created: 0, updated: 0, suppressed: 0, ...NO_ONE } };
+const NO_FIELDS: FieldsReport = { contactsCreated: 0, contactsUpdated: 0, fieldsNotStored: 0 };
+const START: ImportPlace = {
+  line: 0,
+  people: 0,
+  counts: { created: 0, updated: 0, suppressed: 0, ...NO_FIELDS, ...NO_ONE },
+};
 
 interface FileReport {
   rows: number;
@@ -155,6 +163,16 @@ export interface ImportReport extends FileReport {
   /** Opted out or bounced, as the file states, and not suppressed before. */
   suppressed: number;
   list?: ListReport;
+  /** Of an import of subscribers that writes custom fields. */
+  fields?: FieldsReport;
+}
+
+/** Contacts have the custom fields of subscribers with their address. */
+interface FieldsReport {
+  contactsCreated: number;
+  contactsUpdated: number;
+  /** People who have not confirmed, or had opted out of the list: a campaign would mail a contact. */
+  fieldsNotStored: number;
 }
 
 interface ListReport {
@@ -188,6 +206,7 @@ interface FileKind extends FileOptions {
  * Imports subscribers from a CSV file in steps of 2,000 people. A file that is refused changes nothing. One that was cut off is
  * completed by importing it again: those who are written stay as they are. An empty name changes none, and no opt-out is
  * lifted; see `docs/operations/admin.md` for columns of consent. No person is asked for a confirmation unless the caller says so.
+ * Custom fields are written to the contact of the address, which is made for one that has none.
  * @param em in no transaction
  * @throws {ImportError} @throws {ApiError} `not_found` for the list; `quota_exceeded`
  */
@@ -199,6 +218,7 @@ export async function importSubscribers(
   { listId, confirmed = false, asks = false, entersSequences = false, ...options }: ImportOptions,
 ): Promise<ImportReport> {
   const found = listId === undefined ? undefined : await readList(em, listId);
+  const fields = await readFieldTypes(em, tenant);
   const countOf = (tx: EntityManager, list: List, people: readonly Person[]) =>
     countMembers(tx, vault, tenant, list, people, confirmed);
   const refuseAsking = (asked: number) => {
@@ -208,18 +228,24 @@ export async function importSubscribers(
   };
   const isSuppressed = ({ exclusion }: Person) => listId === undefined || exclusion !== OPTED_OUT;
   const { report, counts } = await importPeople(em, vault, tenant, input, options, {
-    fields: new Map(),
+    fields,
     refuse: async (tx, steps) => {
       if (!found || asks || !asksByMail(tenant, found, confirmed)) return;
       let asked = 0;
       for await (const people of steps) asked += (await countOf(tx, found, people)).asked;
       refuseAsking(asked);
     },
-    compare: async (tx, people) => ({
-      ...(found && (await countOf(tx, found, people))),
-      ...(await countPeople(tx, tenant, people, SUBSCRIBERS)),
-      suppressed: await countUnsuppressed(tx, tenant, people.filter(isSuppressed)),
-    }),
+    compare: async (tx, people) => {
+      const members = found && (await countOf(tx, found, people));
+      const { having, fieldsNotStored } = havingFields(people, members?.mailed);
+      const contacts = await countPeople(tx, tenant, having, contactsOf(tenant, []));
+      return {
+        ...members,
+        ...(await countPeople(tx, tenant, people, SUBSCRIBERS)),
+        suppressed: await countUnsuppressed(tx, tenant, people.filter(isSuppressed)),
+        ...{ contactsCreated: contacts.created, contactsUpdated: contacts.updated, fieldsNotStored },
+      };
+    },
     write: async (tx, people) => {
       const list = listId === undefined ? undefined : await lockListForInserts(tx, listId);
       const { created, ids, made } = await writePeople(tx, tenant, people, SUBSCRIBERS);
@@ -234,13 +260,52 @@ export async function importSubscribers(
       const joined = list ? await subscribe(tx, tenant, list, people, confirmed) : { members: [], ids: [] };
       if (list && entersSequences) await enrolConfirmed(tx, vault, tenant, list.id, joined.ids);
       const suppressed = await suppressByReason(tx, tenant, people.filter(isSuppressed));
-      await takeSlots(tx, tenant, created);
-      const counted = { created: created.length, updated: ids.length - created.length, suppressed };
-      return { ...members, ...counted, people: made, members: joined.members };
+      const { having, fieldsNotStored } = havingFields(people, members?.mailed);
+      const contacts =
+        having.length === 0 ? NONE : await writeContacts(tx, vault, tenant, having, fields, entersSequences);
+      await takeSlots(tx, tenant, created, contacts.created);
+      return {
+        ...members,
+        ...{ created: created.length, updated: ids.length - created.length, suppressed },
+        ...{ contactsCreated: contacts.created.length, contactsUpdated: contacts.ids.length - contacts.created.length },
+        ...{ fieldsNotStored, people: made, members: joined.members, contacts: contacts.made },
+      };
     },
   });
-  const { created, updated, suppressed, ...list } = counts;
-  return listId === undefined ? report : { ...report, list };
+  const { created, updated, suppressed, contactsCreated, contactsUpdated, fieldsNotStored, ...list } = counts;
+  const written = { contactsCreated, contactsUpdated, fieldsNotStored };
+  return {
+    ...report,
+    ...(listId !== undefined && { list }),
+    ...(Object.values(written).some((count) => count > 0) && { fields: written }),
+  };
+}
+
+/**
+ * People whose custom fields an import of subscribers writes: no contact is made of a person whom the file excludes, or the list does
+ * not mail. @param mailed addresses; undefined without a list
+ */
+function havingFields(people: readonly Person[], mailed: readonly string[] | undefined) {
+  const among = mailed && new Set(mailed);
+  const given = people.filter(({ fields, exclusion }) => fields !== NO_VALUES && exclusion === null);
+  const having = given.filter(({ email }) => among?.has(email) ?? true);
+  return { having, fieldsNotStored: given.length - having.length };
+}
+
+/** @param fields of the file's header; one that was deleted since is not written */
+async function writeContacts(
+  em: EntityManager,
+  vault: Vault,
+  tenant: Tenant,
+  people: readonly Person[],
+  fields: FieldTypes,
+  entersSequences: boolean,
+): Promise<Written> {
+  const types = await lockFieldTypes(em, tenant);
+  const deleted = [...fields].flatMap(([name, type]) => (types.get(name) === type ? [] : [name]));
+  const written = await writePeople(em, tenant, people, contactsOf(tenant, deleted));
+  if (!entersSequences) await noteWritten(em, vault, tenant, written.ids);
+  return written;
 }
 
 /**
@@ -254,7 +319,7 @@ export async function importContacts(
   input: Readable,
   { entersSequences = false, ...options }: PeopleOptions,
 ): Promise<ImportReport> {
-  const fields = new Map((await readFields(em, tenant)).map(({ name, type }) => [name, type]));
+  const fields = await readFieldTypes(em, tenant);
   const { report } = await importPeople(em, vault, tenant, input, options, {
     fields,
     compare: async (tx, people) => ({
@@ -262,11 +327,8 @@ export async function importContacts(
       suppressed: await countUnsuppressed(tx, tenant, people),
     }),
     write: async (tx, people) => {
-      const types = await lockFieldTypes(tx, tenant);
-      const deleted = [...fields].flatMap(([name, type]) => (types.get(name) === type ? [] : [name]));
-      const { created, ids, made } = await writePeople(tx, tenant, people, contactsOf(tenant, deleted));
+      const { created, ids, made } = await writeContacts(tx, vault, tenant, people, fields, entersSequences);
       const suppressed = await suppressByReason(tx, tenant, people);
-      if (!entersSequences) await noteWritten(tx, vault, tenant, ids);
       await takeSlots(tx, tenant, created);
       return { created: created.length, updated: ids.length - created.length, suppressed, people: made };
     },
@@ -331,7 +393,7 @@ async function importFile(
     if (!isDryRun) await setConsents(tx, vault, tenant, said, "IMPORT");
     const line = step.at(-1)?.line ?? before.line;
     const place = { line, people: before.people + step.length, counts: sum(before.counts, counted) };
-    const made = { people: counted.people ?? [], members: counted.members ?? [] };
+    const made = { people: counted.people ?? [], members: counted.members ?? [], contacts: counted.contacts ?? [] };
     if (!isDryRun) await onStep?.(tx, place, before, made);
     return { place, erased };
   };
@@ -509,15 +571,25 @@ const isChanged = ({ columns }: PeopleKind) => sql`
   (${sql.join(Object.keys(columns).map((name) => sql.ref(`s.${name}`)))})
     is distinct from (${sql.join(Object.values(columns).map(({ merged }) => merged))})`;
 
-/** @returns the addresses and ids of new rows, and the ids of new and changed ones */
+interface Written {
+  /** Addresses of new rows. */
+  created: string[];
+  /** Their ids. */
+  made: string[];
+  /** Of new and changed ones. */
+  ids: string[];
+}
+
+const NONE: Written = { created: [], made: [], ids: [] };
+
 async function writePeople(
   em: EntityManager,
   tenant: Tenant,
   people: readonly Person[],
   kind: PeopleKind,
-): Promise<{ created: string[]; made: string[]; ids: string[] }> {
+): Promise<Written> {
   const { table, idKind, events, record, columns } = kind;
-  const { rows } = await sql<{ created: string[]; made: string[]; ids: string[]; emitted: boolean }>`
+  const { rows } = await sql<Written & { emitted: boolean }>`
     with written as (
       insert into ${sql.table(table)} as s
         (id, team_id, environment, email, email_spelling, ${sql.join(Object.keys(columns).map((name) => sql.ref(name)))})
@@ -535,7 +607,7 @@ async function writePeople(
     select array(select email from written where created) as created,
       array(select id from written where created) as made, array(select id from written) as ids,
       exists (select from emitted) as emitted`.execute(kysely(em));
-  const [{ emitted, ...written } = { created: [], made: [], ids: [], emitted: false }] = rows;
+  const [{ emitted, ...written } = { ...NONE, emitted: false }] = rows;
   if (emitted) notifyRelayAfterCommit(em);
   return written;
 }
@@ -588,7 +660,15 @@ const asksByMail = (tenant: Tenant, list: List, confirmed: boolean): boolean =>
 export const wouldAsk = (asked: number): string =>
   `${asked === 1 ? "1 person" : `${asked.toLocaleString("en")} people`} would be asked by email to confirm, because the list has double opt-in.`;
 
-/** What `subscribe` is about to do. @returns also how many opt-outs of the list are kept for these addresses */
+interface Members extends ListReport {
+  kept: number;
+  mailed: string[];
+}
+
+/**
+ * What `subscribe` is about to do. @returns also how many opt-outs of the list are kept for these addresses, and `mailed`: the
+ * addresses that are then confirmed
+ */
 async function countMembers(
   em: EntityManager,
   vault: Vault,
@@ -596,7 +676,7 @@ async function countMembers(
   list: List,
   people: readonly Person[],
   confirmed: boolean,
-): Promise<ListReport & { kept: number }> {
+): Promise<Members> {
   const listId = list.id;
   // No mail asks a person whose address is suppressed.
   const isAsked = asksByMail(tenant, list, confirmed)
@@ -604,13 +684,15 @@ async function countMembers(
     : sql`false`;
   const joins = sql`exclusion is null and (status is null or status = 'PENDING' and ${confirmed})`;
   const leaves = sql`coalesce(exclusion = ${OPTED_OUT}, false)`;
-  const { rows } = await sql<ListReport & { kept: number }>`
+  const isConfirmed = startOf(tenant, list, confirmed).status === "CONFIRMED";
+  const { rows } = await sql<Members>`
     select (count(*) filter (where ${joins} and status is null))::int as added,
       (count(*) filter (where ${joins} and ${isAsked}))::int as asked,
       (count(*) filter (where ${joins} and status = 'PENDING'))::int as confirmed,
       (count(*) filter (where status <> 'UNSUBSCRIBED' and not ${leaves} and not (${joins})))::int as "alreadySubscribed",
       (count(*) filter (where ${leaves} and status is distinct from 'UNSUBSCRIBED'))::int as "newlyOptedOut",
-      (count(*) filter (where status = 'UNSUBSCRIBED'))::int as "optedOut", count(kept)::int as kept
+      (count(*) filter (where status = 'UNSUBSCRIBED'))::int as "optedOut", count(kept)::int as kept,
+      coalesce(array_agg(email) filter (where status = 'CONFIRMED' or ${joins} and ${isConfirmed}), '{}') as mailed
     from (
       select p.email, p.exclusion, p.kept, case when p.kept is not null then 'UNSUBSCRIBED' else (
         select o.status from subscriptions o
@@ -624,7 +706,7 @@ async function countMembers(
       -- Each look-up once, and not for each filter that reads it.
       offset 0
     ) m`.execute(kysely(em));
-  return rows[0] ?? { ...NO_ONE, kept: 0 };
+  return rows[0] ?? { ...NO_ONE, kept: 0, mailed: [] };
 }
 
 /** @returns the ids of the people whose subscription became CONFIRMED, and of the members who came onto the list */

@@ -9,7 +9,8 @@ import { transaction } from "../../db/transaction.ts";
 import { csvLine, originalText, withoutFormula } from "../../lib/csv.ts";
 import { toJson } from "../../lib/json-object.ts";
 import { lookupAddress, MAX_ADDRESS_LENGTH } from "../address.ts";
-import { readFields, suggestField } from "../audience/contact-fields.ts";
+import { readFieldTypes, suggestField } from "../audience/contact-fields.ts";
+import type { FieldTypes } from "../audience/field-values.ts";
 import { readList } from "../audience/lists.ts";
 import { EditedMeanwhile } from "../edits.ts";
 import { addressesIn } from "../erasure/mentions.ts";
@@ -242,9 +243,7 @@ export async function findColumns(
   kind: ImportKind,
 ): Promise<FoundColumns> {
   await readImport(em, tenant, id);
-  const fields = new Map(
-    kind === "contacts" ? (await readFields(em, tenant)).map(({ name, type }) => [name, type]) : [],
-  );
+  const fields: FieldTypes = kind === "suppressions" ? new Map() : await readFieldTypes(em, tenant);
   const input = readFile(em, id);
   try {
     const { names, rows } = await readStart(input, TYPED_ROWS);
@@ -276,7 +275,7 @@ export interface StoredImport {
   /** The total is null while the file is read. */
   rows: { done: number; total: number | null };
   /** Counts of the rows that an undo may take back; null where no undo is possible. */
-  undo: { until: string; people: number; subscriptions: number } | null;
+  undo: { until: string; people: number; subscriptions: number; contacts: number } | null;
   outcome: StoredOutcome | null;
   createdAt: string;
   updatedAt: string;
@@ -300,7 +299,9 @@ export async function readImport(em: EntityManager, tenant: Tenant, id: string):
       sql<
         StoredImport["undo"]
       >`case when ${IS_UNDOABLE} then json_build_object('until', ${isoInstant(sql.ref("undoable_until"))},
-        'people', ${countMade("people")}, 'subscriptions', ${countMade("members")}) end`.as("undo"),
+        'people', ${countMade("people")}, 'subscriptions', ${countMade("members")}, 'contacts', ${countMade("contacts")}) end`.as(
+        "undo",
+      ),
     )
     .where("id", "=", id)
     .executeTakeFirst();
@@ -338,7 +339,9 @@ async function command(
       state: to,
       progress: 0,
       rows_done: 0,
-      rows_total: isUndo ? sql<number>`${countMade("people")} + ${countMade("members")}` : null,
+      rows_total: isUndo
+        ? sql<number>`${countMade("people")} + ${countMade("members")} + ${countMade("contacts")}`
+        : null,
     },
     expires_at: inDays(isUndo ? REPORT_KEPT : FILE_KEPT),
     options: sql<string>`options || ${JSON.stringify(chosen)}::jsonb`,

@@ -16,6 +16,8 @@ export interface Made {
   people: readonly string[];
   /** Ids of the subscribers whose subscriptions to the import's list it made. */
   members: readonly string[];
+  /** Ids of the contacts that hold the custom fields of subscribers. */
+  contacts: readonly string[];
 }
 
 /** Why a person, or their subscription, stays. */
@@ -25,6 +27,8 @@ export interface UndoReport {
   deleted: number;
   /** Subscriptions, also those of people who are deleted. */
   removed: number;
+  /** Contacts that held the custom fields of subscribers. */
+  contacts: number;
   /** People, by the first reason that applies. */
   kept: Partial<Record<Reason, number>>;
 }
@@ -34,12 +38,13 @@ export async function noteMade(
   em: EntityManager,
   importId: string,
   { kind, listId = null }: { kind: string; listId?: string | undefined | null },
-  { people, members }: Made,
+  { people, members, contacts }: Made,
 ): Promise<void> {
-  if (people.length + members.length === 0) return;
+  if (people.length + members.length + contacts.length === 0) return;
+  const made = { people: [...people], members: [...members], contacts: [...contacts] };
   await kysely(em)
     .insertInto("import_steps")
-    .values({ import_id: importId, kind, list_id: listId, people: [...people], members: [...members] })
+    .values({ import_id: importId, kind, list_id: listId, ...made })
     .execute();
 }
 
@@ -49,7 +54,9 @@ interface Step extends Made {
   madeAt: string;
 }
 
-const tableOf = ({ kind }: Step) => (kind === "contacts" ? "contacts" : "subscribers");
+type Table = "contacts" | "subscribers";
+
+const tableOf = ({ kind }: Step): Table => (kind === "contacts" ? "contacts" : "subscribers");
 
 /** SQL: how many of the rows that an import `imports` has made are not undone. */
 export const countMade = (rows: keyof Made) => sql<number>`(
@@ -64,14 +71,14 @@ export async function undoStep(
   em: EntityManager,
   tenant: Tenant,
   importId: string,
-  before: UndoReport = { deleted: 0, removed: 0, kept: {} },
+  before: UndoReport = { deleted: 0, removed: 0, contacts: 0, kept: {} },
 ): Promise<{ undone: UndoReport; rows: number } | undefined> {
   const { rows: steps } = await sql<Step>`
     delete from import_steps where seq = (select min(seq) from import_steps where import_id = ${importId})
-    returning kind, list_id as "listId", people, members, made_at::text as "madeAt"`.execute(kysely(em));
+    returning kind, list_id as "listId", people, members, contacts, made_at::text as "madeAt"`.execute(kysely(em));
   const [step] = steps;
   if (!step) return undefined;
-  const found = await findPeople(em, tenant, step);
+  const { found, contacts, reasons } = await findPeople(em, tenant, step);
 
   const leaving = found.flatMap(({ leaves }) => leaves ?? []);
   if (leaving.length > 0) {
@@ -80,19 +87,28 @@ export async function undoStep(
     await sql`delete from subscriptions s where ${ofTenant(tenant, "s")} and ${isLeaving}`.execute(kysely(em));
   }
   const gone = found.filter(({ isMade, reason }) => isMade && reason === null);
-  if (gone.length > 0) {
-    const from = sql`${sql.table(tableOf(step))} p
-      where ${ofTenant(tenant, "p")} and p.ctid = any(${gone.map(({ row }) => row)}::tid[])`;
-    if (step.kind === "contacts") await emit(em, tenant, "contact.deleted", { record: contactRecord("p"), from });
-    else await emit(em, tenant, "subscriber.deleted", { record: subscriberRecord("p"), from });
-    await sql`delete from ${from}`.execute(kysely(em));
-    const emails = gone.map(({ email }) => email);
-    await freeSlots(em, tenant, emails);
-  }
+  await remove(em, tenant, tableOf(step), gone);
+  await remove(em, tenant, "contacts", contacts);
+  const [people, holders] = [gone, contacts].map((rows) => rows.map(({ email }) => email));
+  await freeSlots(em, tenant, people ?? [], holders ?? []);
   const kept = { ...before.kept };
-  for (const { reason } of found) if (reason !== null) kept[reason] = (kept[reason] ?? 0) + 1;
-  const undone = { deleted: before.deleted + gone.length, removed: before.removed + leaving.length, kept };
-  return { undone, rows: step.people.length + step.members.length };
+  for (const reason of reasons.values()) if (reason !== null) kept[reason] = (kept[reason] ?? 0) + 1;
+  const undone = {
+    deleted: before.deleted + gone.length,
+    removed: before.removed + leaving.length,
+    contacts: before.contacts + contacts.length,
+    kept,
+  };
+  return { undone, rows: step.people.length + step.members.length + step.contacts.length };
+}
+
+async function remove(em: EntityManager, tenant: Tenant, table: Table, gone: readonly Row[]): Promise<void> {
+  if (gone.length === 0) return;
+  const from = sql`${sql.table(table)} p
+    where ${ofTenant(tenant, "p")} and p.ctid = any(${gone.map(({ row }) => row)}::tid[])`;
+  if (table === "contacts") await emit(em, tenant, "contact.deleted", { record: contactRecord("p"), from });
+  else await emit(em, tenant, "subscriber.deleted", { record: subscriberRecord("p"), from });
+  await sql`delete from ${from}`.execute(kysely(em));
 }
 
 /** A send whose transaction began before the step may have read its rows. */
@@ -115,21 +131,35 @@ async function readBinned(em: EntityManager, tenant: Tenant, ids: RawBuilder<unk
   return rows.map(({ id }) => id);
 }
 
+interface LockedRow extends Row {
+  email: string;
+  isChanged: boolean;
+}
+
+async function lockRows(em: EntityManager, tenant: Tenant, table: Table, ids: readonly string[]): Promise<LockedRow[]> {
+  const { rows } = await sql<LockedRow>`
+    select p.id, p.ctid::text as row, p.email, p.updated_at <> p.created_at as "isChanged"
+    from ${sql.table(table)} p where ${ofTenant(tenant, "p")} and p.id = any(${[...ids]}::text[])
+    order by p.email for update`.execute(kysely(em));
+  return rows;
+}
+
 /**
- * Locks the people of a step in the order of all statements that lock several, then their subscriptions.
- * @returns `reason`: null where nothing of the step stays; `leaves`: the row of a subscription that is as the import made it
+ * Locks the people of a step in the order of all statements that lock several, then their subscriptions, then the contacts with
+ * their fields.
+ * @returns `reason`: null where nothing of the step stays; `leaves`: the row of a subscription that is as the import made it;
+ * `contacts` that leave: one stays where its subscriber does, who stays where it was changed or mailed; `reasons` by address
  */
 async function findPeople(em: EntityManager, tenant: Tenant, step: Step) {
   const [made, members] = [new Set(step.people), new Set(step.members)];
-  const ids = sql`${[...new Set([...made, ...members])]}::text[]`;
+  const all = [...new Set([...made, ...members])];
+  const ids = sql`${all}::text[]`;
   const { rows: mails } = await sql<{ id: string }>`
     select distinct r.member_id as id from sends d join send_recipients r on r.send_id = d.id
     where ${ofTenant(tenant, "d")} and d.created_at >= ${step.madeAt}::timestamptz - ${MARGIN}
-      and r.member_id = any(${ids}) and r.state not in ('SUPPRESSED', 'CANCELLED')`.execute(kysely(em));
-  const { rows: people } = await sql<Row & { email: string; isChanged: boolean }>`
-    select p.id, p.ctid::text as row, p.email, p.updated_at <> p.created_at as "isChanged"
-    from ${sql.table(tableOf(step))} p where ${ofTenant(tenant, "p")} and p.id = any(${ids})
-    order by p.email for update`.execute(kysely(em));
+      and r.member_id = any(${[...all, ...step.contacts]}::text[])
+      and r.state not in ('SUPPRESSED', 'CANCELLED')`.execute(kysely(em));
+  const people = await lockRows(em, tenant, tableOf(step), all);
   // Before and behind the others: a list may be deleted, or restored, meanwhile.
   const before = await readBinned(em, tenant, ids);
   const { rows: subscriptions } = await sql<Row & { listId: string; reason: Reason | null }>`
@@ -144,11 +174,15 @@ async function findPeople(em: EntityManager, tenant: Tenant, step: Step) {
   const binned = new Set([...before, ...(await readBinned(em, tenant, ids))]);
   const mailed = new Set(mails.map(({ id }) => id));
   const byPerson = Map.groupBy(subscriptions, ({ id }) => id);
-  return people.map(({ isChanged, ...person }) => {
+  const contacts = await lockRows(em, tenant, "contacts", step.contacts);
+  const reasons = new Map<string, Reason | null>(
+    contacts.map(({ id, email, isChanged }) => [email, mailed.has(id) ? "emailed" : isChanged ? "changed" : null]),
+  );
+  const found = people.map(({ isChanged, ...person }) => {
     const isMade = made.has(person.id);
-    const all = byPerson.get(person.id) ?? [];
-    const own = all.find(({ id, listId }) => listId === step.listId && members.has(id));
-    const others = all.filter((each) => each !== own);
+    const ofList = byPerson.get(person.id) ?? [];
+    const own = ofList.find(({ id, listId }) => listId === step.listId && members.has(id));
+    const others = ofList.filter((each) => each !== own);
     const isOptedOut = others.some(({ reason }) => reason === "unsubscribed");
     const ofPerson: Reason | null = isChanged
       ? "changed"
@@ -158,7 +192,11 @@ async function findPeople(em: EntityManager, tenant: Tenant, step: Step) {
           ? "on_another_list"
           : null;
     const ofBin: Reason | null = binned.has(person.id) ? "on_another_list" : null;
-    const reason = mailed.has(person.id) ? "emailed" : (own?.reason ?? (isMade ? ofPerson : null) ?? ofBin);
+    const ofContact = reasons.get(person.email) ?? null;
+    const isMailed = mailed.has(person.id) || ofContact === "emailed";
+    const reason = isMailed ? "emailed" : (own?.reason ?? (isMade ? ofPerson : null) ?? ofBin ?? ofContact);
+    reasons.set(person.email, reason);
     return { ...person, isMade, reason, leaves: own?.reason === null && reason !== "emailed" ? own.row : undefined };
   });
+  return { found, reasons, contacts: contacts.filter(({ email }) => reasons.get(email) === null) };
 }

@@ -11,6 +11,7 @@ import {
   importContacts,
   importSubscribers,
 } from "../../domain/import/import.ts";
+import { declareFields } from "../support/contacts.ts";
 import { makeTeam, type TestTeam } from "../support/factories.ts";
 import { snapshotTables } from "../support/tables.ts";
 
@@ -435,6 +436,60 @@ describe("CSV import", () => {
     const report = await load(csv, { listId: list, onProgress: ({ phase }) => seen.push(phase) });
     assert.deepEqual([report.created, report.list?.added, report.suppressed], [count, 6_173, 6_172]);
     assert.ok(seen.includes("reading") && seen.includes("writing"));
+  });
+
+  describe("a column of a custom field", () => {
+    const contacts = async () =>
+      (
+        await kysely(team.em)
+          .selectFrom("contacts")
+          .select(["email", "first_name", "fields"])
+          .where("team_id", "=", team.team.id)
+          .orderBy("email")
+          .execute()
+      ).map(({ email, ...of }) => [email.split("@")[0], ...Object.values(of)]);
+    beforeEach(() => declareFields(team, { city: "text", joined: "date" }));
+
+    it("makes or fills the contact of the address, within the plan's slots, and refuses a value of another type", async () => {
+      await importContacts(
+        team.em,
+        team.vault,
+        tenant,
+        Readable.from(["email,city,joined\nb@x.example,Rome,2026-01-31\n"]),
+        {
+          onRefused: () => {},
+        },
+      );
+      const rows = ["a@x.example,Ada,Bonn,", "b@x.example,,Kiel,", "c@x.example,C,,", "d@x.example,D,Ulm,soon"];
+      const csv = `email,first_name,City,JOINED\n${rows.join("\n")}`;
+      await team.em.execute("update teams set contact_slots = 3 where id = ?", [team.team.id]);
+      const { lines, fields, created } = await load(csv);
+      assert.deepEqual(lines, [[5, "joined must be a date, such as 2026-01-31"]]);
+      assert.deepEqual([created, fields], [3, { contactsCreated: 1, contactsUpdated: 1, fieldsNotStored: 0 }]);
+      assert.deepEqual(await contacts(), [
+        ["a", "Ada", { city: "Bonn" }],
+        ["b", null, { city: "Kiel", joined: "2026-01-31" }],
+      ]);
+      assert.equal((await load(csv)).fields, undefined, "all is stored");
+      assert.equal((await load(csv.replace("City", "Town"))).unchanged, 3);
+    });
+
+    it("makes no contact, whom campaigns would mail, of a person who opted out, or has not confirmed yet", async () => {
+      const listId = await makeList("DOUBLE");
+      await load("email,status\nout@x.example,unsubscribed\nin@x.example,subscribed\n", { listId, confirmed: true });
+      const names = ["in", "out", "asked", "leaves", "spam"];
+      const statusOf = (name: string) => ({ leaves: "unsubscribed", spam: "spam" })[name] ?? "subscribed";
+      const csv = `email,status,city\n${names.map((name) => `${name}@x.example,${statusOf(name)},Bonn\n`).join("")}`;
+      const { fields } = await load(csv, { listId, asks: true });
+      assert.deepEqual(fields, { contactsCreated: 1, contactsUpdated: 0, fieldsNotStored: 2 });
+      assert.deepEqual(await contacts(), [["in", null, { city: "Bonn" }]]);
+      const again = await load(csv, { listId, confirmed: true });
+      assert.deepEqual(again.fields, { contactsCreated: 1, contactsUpdated: 0, fieldsNotStored: 1 });
+      assert.deepEqual(
+        (await contacts()).map(([name]) => name),
+        ["asked", "in"],
+      );
+    });
   });
 
   describe("a column of consent to be tracked", () => {

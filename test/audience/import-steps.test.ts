@@ -52,14 +52,15 @@ describe("An import in steps", () => {
   const read = (id: string) => readImport(own.em, tenant, id);
   const load = (csv: string, options: Partial<ImportOptions> = {}) =>
     importSubscribers(own.em, own.vault, tenant, Readable.from([csv]), { onRefused: () => {}, ...options });
-  const subscribers = async () =>
-    (await kysely(own.em).selectFrom("subscribers").select("id").where("team_id", "=", tenant.teamId).execute()).length;
+  const count = async (table: "subscribers" | "contacts") =>
+    (await kysely(own.em).selectFrom(table).select("id").where("team_id", "=", tenant.teamId).execute()).length;
+  const subscribers = () => count("subscribers");
   const written = async (id: string) => (await read(id)).outcome?.place?.people ?? 0;
 
   /** An import of all people whose third step waits for a row. */
-  async function stall() {
+  async function stall(csv = csvOf(PEOPLE), options = SUBSCRIBERS) {
     await load(`email\n${emailOf(2 * STEP_ROWS + 1_000)}\n`);
-    const id = await storeImport(own, csvOf(PEOPLE), SUBSCRIBERS);
+    const id = await storeImport(own, csv, options);
     assert.equal(await carryOut(id), "CHECKED");
     await orderImport(own.em, tenant, id);
     const { release } = await holdSubscriber(own, emailOf(2 * STEP_ROWS + 1_000));
@@ -72,15 +73,20 @@ describe("An import in steps", () => {
   }
 
   it("continues behind its last step after it was cut off: nobody is imported twice, and all are counted", async () => {
-    const { id, ended, release, stop } = await stall();
+    await declareFields(own, { city: "text" });
+    const csv = csvOf(PEOPLE).replaceAll(".com", ".com,Bonn").replace("email", "email,city");
+    const { id, ended, release, stop } = await stall(csv, { ...SUBSCRIBERS, uses: ["email", "city"] });
     stop();
     await release();
     await assert.rejects(ended, { name: "AbortError" });
     assert.deepEqual([(await read(id)).state, await written(id), await subscribers()], ["RUNNING", 6_000, 6_000]);
+    assert.equal(await count("contacts"), 6_000);
 
     assert.equal(await carryOut(id), "DONE");
     const { report } = (await read(id)).outcome ?? {};
     assert.deepEqual([report?.["created"], report?.["unchanged"], await subscribers()], [PEOPLE - 1, 1, PEOPLE]);
+    assert.deepEqual(report?.["fields"], { contacts_created: PEOPLE, contacts_updated: 0, fields_not_stored: 0 });
+    assert.equal(await count("contacts"), PEOPLE);
   });
 
   it("says how many it has written when it fails, and imports the others when it is run again", async () => {
@@ -183,6 +189,15 @@ describe("An import in steps", () => {
     });
 
     await declareFields(own, { city: "text" });
+    const given = csv
+      .replaceAll("\n", ",Rom\n")
+      .replace("status,Rom", "status,city")
+      .replace("new@example", "newer@example");
+    for (const options of [{ listId, asks: true }, { listId, confirmed: true }, {}]) {
+      const checked = await load(given, { ...options, isDryRun: true });
+      assert.notEqual(checked.fields, undefined);
+      assert.deepEqual(await load(given, options), checked);
+    }
     const contacts = "email,city\nnew@example.com,Rom\nerased@example.com,Rom\nbounced@example.com,Bonn\n";
     for (const file of [contacts, contacts, contacts.replace("Rom", "")]) {
       const options = { onRefused: () => {} };

@@ -15,6 +15,7 @@ import {
   type StoredOptions,
 } from "../../domain/import/stored.ts";
 import { api } from "../support/api.ts";
+import { declareFields } from "../support/contacts.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeTeam, recordSend, type TestTeam, tenantOf } from "../support/factories.ts";
 import { holdSubscriber, storeImport } from "../support/imports.ts";
@@ -99,7 +100,7 @@ describe("An import that is undone", () => {
     const { outcome, state, undo: over, rows } = await read(id);
     assert.deepEqual([state, over, rows], ["UNDONE", null, { done: 17, total: 17 }]);
     assert.deepEqual(outcome?.undone, {
-      ...{ deleted: 3, removed: 5 },
+      ...{ deleted: 3, removed: 5, contacts: 0 },
       kept: { changed: 1, unsubscribed: 2, emailed: 1, on_another_list: 1 },
     });
     const events = Map.groupBy(await since(), ({ type }) => type);
@@ -135,7 +136,7 @@ describe("An import that is undone", () => {
     await set("taken", `${later}, confirmation_withheld = null`);
     await undo(id);
     await carryOut(id);
-    assert.deepEqual((await read(id)).outcome?.undone, { deleted: 1, removed: 1, kept: { emailed: 2 } });
+    assert.deepEqual((await read(id)).outcome?.undone, { deleted: 1, removed: 1, contacts: 0, kept: { emailed: 2 } });
     assert.deepEqual(await emails(), ["asked@example.com", "taken@example.com"]);
   });
 
@@ -147,7 +148,12 @@ describe("An import that is undone", () => {
     await client.delete(`/lists/${listId}`);
     await undo(id);
     assert.equal(await carryOut(id), "UNDONE");
-    assert.deepEqual((await read(id)).outcome?.undone, { deleted: 0, removed: 0, kept: { on_another_list: 2 } });
+    assert.deepEqual((await read(id)).outcome?.undone, {
+      deleted: 0,
+      removed: 0,
+      contacts: 0,
+      kept: { on_another_list: 2 },
+    });
     assert.deepEqual(await emails(), ["known@example.com", emailOf(0)]);
   });
 
@@ -164,9 +170,39 @@ describe("An import that is undone", () => {
     await mail(mailed);
     await undo(id);
     await carryOut(id);
-    assert.deepEqual((await read(id)).outcome?.undone, { deleted: 1, removed: 0, kept: { changed: 1, emailed: 1 } });
+    const { undone } = (await read(id)).outcome ?? {};
+    assert.deepEqual(undone, { deleted: 1, removed: 0, contacts: 0, kept: { changed: 1, emailed: 1 } });
     assert.deepEqual(await emails("contacts"), ["changed@example.com", "known@example.com", "mailed@example.com"]);
     assert.deepEqual(await slots(), { used: 3, addresses: 3 });
+  });
+
+  it("takes back the contacts that hold the fields of its people, each with its person", async () => {
+    await declareFields(own, { city: "text" });
+    await client.post("/subscribers", { email: "known@example.com" });
+    await client.post("/contacts", { email: "held@example.com", fields: { city: "Rome" } });
+    const listId = await listOf();
+    const names = ["made", "mailed", "changed", "campaign", "left", "known", "held"];
+    const csv = `email,city\n${names.map((name) => `${name}@example.com,Bonn\n`).join("")}plain@example.com,\n`;
+    const id = await load(csv, { listId, uses: ["email", "city"] });
+    const { undo: possible } = await read(id);
+    assert.deepEqual([possible?.people, possible?.subscriptions, possible?.contacts], [7, 8, 6]);
+    assert.deepEqual(await slots(), { used: 8, addresses: 8 });
+    const contact = async (name: string) =>
+      (await client.get("/contacts", { query: { email: `${name}@example.com` } })).body.data[0].id;
+    await client.patch(`/contacts/${await contact("changed")}`, { fields: { city: "Kiel" } });
+    await client.patch(`/lists/${listId}/subscribers/${await idOf("left@example.com")}`, { status: "UNSUBSCRIBED" });
+    await mail(await idOf("mailed@example.com"));
+    await mail(await contact("campaign"));
+
+    await undo(id);
+    assert.equal(await carryOut(id), "UNDONE");
+    const { outcome, rows } = await read(id);
+    const kept = { emailed: 2, changed: 1, unsubscribed: 1 };
+    assert.deepEqual([outcome?.undone, rows.done], [{ deleted: 3, removed: 5, contacts: 2, kept }, 21]);
+    const stay = ["campaign", "changed", "left", "mailed"].map((name) => `${name}@example.com`);
+    assert.deepEqual(await emails(), [...stay, "known@example.com"].toSorted());
+    assert.deepEqual(await emails("contacts"), [...stay, "held@example.com"].toSorted());
+    assert.deepEqual(await slots(), { used: 6, addresses: 6 });
   });
 
   it("is refused after seven days, without rows that it made, and while it is carried out", async () => {
@@ -187,7 +223,7 @@ describe("An import that is undone", () => {
       await undo(id);
     });
     const deleted = async () => (await read(id)).outcome?.undone?.deleted;
-    const whole = { deleted: 3 * STEP_ROWS, removed: 3 * STEP_ROWS, kept: {} };
+    const whole = { deleted: 3 * STEP_ROWS, removed: 3 * STEP_ROWS, contacts: 0, kept: {} };
 
     /** The second step waits for a row. */
     async function stall(stopping = running) {

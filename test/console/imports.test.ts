@@ -183,7 +183,7 @@ describe("An import in the console", () => {
     const undone = await undo(client, id);
     assert.deepEqual(
       [undone.state, undone.undone, undone.undo],
-      ["UNDONE", { deleted: 1, removed: 0, kept: {} }, null],
+      ["UNDONE", { deleted: 1, removed: 0, contacts: 0, kept: {} }, null],
     );
     assert.equal(await count("contacts"), before);
   });
@@ -206,6 +206,31 @@ describe("An import in the console", () => {
       ],
     );
     await client.app.imports.remove.mutate({ params: { importId: id } });
+  });
+
+  it("makes a field for subscribers in place, matches it in any case, and an undo takes its contacts, with one entry in the log", async () => {
+    const rows = ["a,Bonn,yes", "b,Kiel,no", "c,,yes"].map((row) => `${unique("field")}@example.com,${row.slice(2)}\n`);
+    const id = await upload(client, `Email,TOWN,Newsletter Consent\n${rows.join("")}`);
+    const read = async () =>
+      (await client.app.imports.columns.query({ params: { importId: id }, query: { kind: "subscribers" } })).data;
+    const usesOf = async () => (await read()).columns.map(({ use }) => use);
+    assert.deepEqual(await usesOf(), ["email", "none", "consent"]);
+    const { name, type } = (await read()).columns[1]?.field ?? { name: "", type: "text" };
+    await client.app.audience.createField.mutate({ body: { name, type } });
+    assert.deepEqual(await usesOf(), ["email", "town", "consent"]);
+    const list = (await client.api.lists.create.mutate({ body: { name: "Fields", optin: "SINGLE" } })).data;
+    const { id: list_id = "" } = JSON.parse(JSON.stringify(list));
+    const before = [await count("subscribers"), (await count("contacts")) ?? 0] as const;
+    const { report } = await check(client, id, "subscribers", { list_id });
+    assert.deepEqual(report?.fields, { contacts_created: 1, contacts_updated: 0, fields_not_stored: 0 });
+    const done = await run(client, id);
+    assert.deepEqual([done.report, done.undo?.contacts], [report, 1]);
+    assert.equal(await count("contacts"), before[1] + 1);
+    const undone = await undo(client, id);
+    assert.deepEqual(undone.undone, { deleted: 2, removed: 2, contacts: 1, kept: { unsubscribed: 1 } });
+    assert.deepEqual([await count("subscribers"), await count("contacts")], [(before[0] ?? 0) + 1, before[1]]);
+    const log = (await client.app.audit.page.query({ query: { kind: "imp" } })).data.entries;
+    assert.equal(log.filter(({ act, object_id }) => act === "imports.undo" && object_id === id).length, 1);
   });
 
   it("names the address of a refused line, and none that was erased", async () => {

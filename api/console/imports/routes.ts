@@ -64,6 +64,7 @@ export interface ImportFigures {
     newly_opted_out: number;
     opted_out: number;
   };
+  fields?: { contacts_created: number; contacts_updated: number; fields_not_stored: number };
   notes: { ignored_columns: string[]; status_columns: string[]; windows_1252_lines: number };
 }
 
