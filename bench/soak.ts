@@ -29,12 +29,12 @@ import {
   setFaults,
   setLogin,
 } from "../test/support/sending.ts";
+import { SETTINGS } from "../test/support/soak-settings.ts";
 import { stack } from "../test/support/stack.ts";
 import { temporalClient } from "../test/support/temporal.ts";
 import { currentPids, pick, type Random, random } from "./soak-chance.ts";
 import { PostgresPair } from "./soak-postgres.ts";
 import { SoakSequence } from "./soak-sequence.ts";
-import { SETTINGS } from "./soak-settings.ts";
 import { Watch } from "./soak-watch.ts";
 import { Webhooks } from "./soak-webhooks.ts";
 

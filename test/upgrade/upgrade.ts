@@ -13,12 +13,12 @@ import { createInterface } from "node:readline";
 import { setTimeout as delay } from "node:timers/promises";
 import { Command } from "commander";
 import { wholeNumber } from "../../app/options.ts";
-import { SETTINGS } from "../../bench/soak-settings.ts";
 import { removeDataDir } from "../../stack/postgres.ts";
 import { readStackSettings } from "../../stack/settings.ts";
 import { POOLS, Stack } from "../../stack/stack.ts";
 import { type StackFile, writeJson } from "../../stack/state.ts";
 import type { ApiAnswer } from "../support/api.ts";
+import { SETTINGS } from "../support/soak-settings.ts";
 import { FREE_PORTS, NO_RATE_LIMITS, shellVariables } from "../support/stack-settings.ts";
 import { openProxy, type UpgradeProxy } from "./proxy.ts";
 
