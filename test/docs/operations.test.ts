@@ -62,8 +62,8 @@ describe("docs/operations/", () => {
     );
   });
 
-  it("links to files and headings that exist", () => {
-    for (const page of PAGES) {
+  it("links to files and headings that exist, as do README.md and docs/", () => {
+    for (const page of [...PAGES, ...globSync("{*,docs/*}.md", { cwd: ROOT })]) {
       for (const [, path = "", anchor] of read(page).matchAll(/\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)/g)) {
         const target = path === "" ? page : join(dirname(page), path);
         if (anchor !== undefined) assert.ok(anchorsOf(read(target)).has(anchor), `${page}: ${path}#${anchor}`);
