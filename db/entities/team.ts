@@ -58,7 +58,12 @@ export class Team extends TeamSchema.class {}
 TeamSchema.setClass(Team);
 
 /** Of a brand: what stands below each mail. */
-export type MailFooter = Pick<Team, "language" | "mailFooter" | "postalAddress">;
+export type MailFooter = Pick<Team, "language" | "mailFooter" | "postalAddress"> & {
+  /** It names the list of each recipient. */
+  isToList?: boolean;
+  /** It links the mail as a page. */
+  isOnWeb?: boolean;
+};
 
 export const MemberSchema = defineEntity({
   name: "members",

@@ -4,7 +4,9 @@ export const de: Words = {
   locale: "de-DE",
   footer: {
     reason: "Sie erhalten diese E-Mail, weil Sie in unserem Verteiler eingetragen sind.",
+    reasonOfList: (list) => `Sie erhalten diese E-Mail, weil Sie in der Liste „${list}“ eingetragen sind.`,
     unsubscribe: "Abmelden",
+    web: "Im Web ansehen",
     tracking: "Festlegen, ob Öffnungen und Klicks gezählt werden",
   },
   confirmation: {

@@ -8,7 +8,9 @@ export const en = {
   /** Below each mail of a send. */
   footer: {
     reason: "You receive this email because you are on our mailing list.",
+    reasonOfList: (list: string) => `You receive this email because you are on the list “${list}”.`,
     unsubscribe: "Unsubscribe",
+    web: "View on the web",
     tracking: "Choose whether opens and clicks are counted",
   },
   /** The mail of a double opt-in. */

@@ -4,7 +4,9 @@ export const es: Words = {
   locale: "es-ES",
   footer: {
     reason: "Recibe este correo porque su dirección figura en nuestra lista de correo.",
+    reasonOfList: (list) => `Recibe este correo porque su dirección figura en la lista «${list}».`,
     unsubscribe: "Darse de baja",
+    web: "Ver en la web",
     tracking: "Elegir si se cuentan las aperturas y los clics",
   },
   confirmation: {

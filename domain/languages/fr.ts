@@ -5,7 +5,9 @@ export const fr: Words = {
   locale: "fr-FR",
   footer: {
     reason: "Vous recevez cet e-mail car votre adresse figure dans notre liste de diffusion.",
+    reasonOfList: (list) => `Vous recevez cet e-mail car votre adresse figure dans la liste «\u00a0${list}\u00a0».`,
     unsubscribe: "Se désabonner",
+    web: "Voir en ligne",
     tracking: "Choisir si vos ouvertures et vos clics sont comptés",
   },
   confirmation: {

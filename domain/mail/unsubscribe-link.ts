@@ -9,9 +9,10 @@ import { TemplateError } from "./template-problem.ts";
 import { BODY_END } from "./tracked-body.ts";
 
 /** Of a mail; each leads to a page of ours. */
-const LINK_TAGS = ["unsubscribe_url", "tracking_url"] as const;
+const LINK_TAGS = ["unsubscribe_url", "web_url", "tracking_url"] as const;
 type LinkTag = (typeof LINK_TAGS)[number];
-export const FOOTER_TAGS = LINK_TAGS.length;
+/** The links, and the name of the list. */
+export const FOOTER_TAGS = LINK_TAGS.length + 1;
 
 /** In their order. */
 const PARTS = ["mailFooter", "postalAddress", ...LINK_TAGS] as const;
@@ -28,7 +29,9 @@ const linesHtml = (text = "") => literalHtml(text).replace(/\r?\n/g, "<br>");
 
 function partHtml(part: Part, footer: MailFooter): string {
   const words = wordsOf(footer.language).footer;
-  if (part === "unsubscribe_url") return `${words.reason}<br>${linkTo(part, words.unsubscribe)}`;
+  const reason = footer.isToList ? words.reasonOfList("{{ list_name }}") : words.reason;
+  if (part === "unsubscribe_url") return `${reason}<br>${linkTo(part, words.unsubscribe)}`;
+  if (part === "web_url") return linkTo(part, words.web);
   return part === "tracking_url" ? linkTo(part, words.tracking) : linesHtml(footer[part] ?? undefined);
 }
 
@@ -39,8 +42,8 @@ export const addressLine = (footer = NO_FOOTER): string | undefined =>
   footer.postalAddress?.trim().replace(/[\s,]*\n\s*/g, ", ");
 
 /**
- * Adds a footer at the end of the body with what it lacks: the team's text and postal address, the link to unsubscribe, and
- * where opens and clicks are counted the one to the page of the consent.
+ * Adds a footer at the end of the body with what it lacks: the team's text and postal address, the link to unsubscribe, that
+ * to the page of a mail that will be on the web, and where opens and clicks are counted the one to the page of the consent.
  * @throws {TemplateError} also when the body would swallow the unsubscribe link
  */
 export function withFooter(
@@ -52,8 +55,10 @@ export function withFooter(
   }: { footer?: MailFooter | undefined; tracking?: object | undefined; isPublic?: boolean },
 ): { source: string; template: Template } {
   const template = compileTemplate(source, { escape: true });
-  const isNeeded = (part: Part) =>
-    part === "tracking_url" ? tracking : part === "unsubscribe_url" ? !isPublic : footer[part];
+  const isNeeded = (part: Part) => {
+    if (part === "web_url") return footer.isOnWeb && !isPublic;
+    return part === "tracking_url" ? tracking : part === "unsubscribe_url" ? !isPublic : footer[part];
+  };
   const has = shownParts(template, footer);
   const missing = PARTS.filter((part) => isNeeded(part) && (isAlwaysAdded(part, footer) || !has(part)));
   if (missing.length === 0) return { source, template };
@@ -78,7 +83,7 @@ function shownParts(template: Template, footer: MailFooter): (part: Part) => boo
   // Random, so that no link of the author's is equal, and as long as a real one.
   const word = () => randomBytes(12).toString("hex");
   const url = () => `https://${word()}.invalid/u/${randomBytes(60).toString("base64url")}`;
-  const urls = { unsubscribe_url: url(), tracking_url: url() };
+  const urls = { unsubscribe_url: url(), web_url: url(), tracking_url: url() };
   const unnamed = { email: `${word()}@example.com`, ...urls, postal_address: addressLine(footer) };
   const named = { ...unnamed, first_name: word(), last_name: word(), list_name: word() };
   const hasText = footer.mailFooter !== null || footer.postalAddress !== null;
@@ -88,7 +93,7 @@ function shownParts(template: Template, footer: MailFooter): (part: Part) => boo
   });
   const isLink = (href: string, to: string) => href.startsWith(to) && /^(?:$|[?#])/.test(href.slice(to.length));
   return (part) => {
-    if (part === "unsubscribe_url" || part === "tracking_url") {
+    if (part === "unsubscribe_url" || part === "web_url" || part === "tracking_url") {
       return bodies.every(({ hrefs }) => hrefs.some((href) => isLink(href, urls[part])));
     }
     const own = lettersOf(footer[part] ?? "");

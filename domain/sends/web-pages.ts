@@ -1,4 +1,4 @@
-import { type RawBuilder, sql } from "kysely";
+import { sql } from "kysely";
 import type { MailFooter } from "../../db/entities/team.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { isoInstant } from "../../db/sql.ts";
@@ -7,7 +7,7 @@ import type { ShownMessage } from "../mail/message.ts";
 import type { Vault } from "../secrets/crypto.ts";
 import { referenceOf } from "../secrets/reference.ts";
 import { footerOf, type LinkTeam, LOOK } from "../teams/brand.ts";
-import { readInThread } from "./drafts/drafts.ts";
+import { isPublicOf, ofLists, readInThread } from "./drafts/drafts.ts";
 
 /** Newsletters of an archive at most, of the last so many that were made for its list. */
 const [MOST_SHOWN, MOST_WALKED] = [100, 1_000];
@@ -34,10 +34,7 @@ export interface WebNewsletter extends LinkTeam {
   form: string | null;
 }
 
-/** SQL: of the lists of a newsletter `n`. */
-const ofLists = (column: string): RawBuilder<unknown> =>
-  sql`(select ${sql.raw(column)} from newsletter_lists x join lists l on l.id = x.list_id where x.newsletter_id = n.id)`;
-const isPublic = sql<boolean>`coalesce(n.is_public, ${ofLists("bool_or(l.has_archive)")}, false)`;
+const isPublic = isPublicOf("n");
 const SENT_AT = sql`coalesce(n.completed_at, n.created_at)`;
 const isOnWeb = sql<boolean>`n.environment = 'LIVE' and n.status = 'SENT'`;
 
@@ -53,9 +50,9 @@ export async function readIsPublic(em: EntityManager, tenant: Tenant, id: string
 /** The reference is the authority. */
 export async function readWebNewsletter(em: EntityManager, id: string): Promise<WebNewsletter | undefined> {
   const { rows } = await sql<WebNewsletter>`
-    select n.id, t.id as "teamId", n.subject, n.body, coalesce(s.footer, ${footerOf("t")}) as footer, ${LOOK},
-      ${ofLists("case count(*) when 1 then min(l.name) end")} as "listName", ${isPublic} as "isPublic",
-      ${isoInstant(SENT_AT)} as at, ${ofLists("min(l.id) filter (where l.has_archive)")} as "listId", (
+    select n.id, t.id as "teamId", n.subject, n.body, coalesce(s.footer, ${footerOf()}) as footer, ${LOOK},
+      ${ofLists("n", "case count(*) when 1 then min(l.name) end")} as "listName", ${isPublic} as "isPublic",
+      ${isoInstant(SENT_AT)} as at, ${ofLists("n", "min(l.id) filter (where l.has_archive)")} as "listId", (
         select f.reference from forms f join newsletter_lists x on x.list_id = f.list_id
         where x.newsletter_id = n.id and f.is_open order by f.id limit 1) as form
     from newsletters n join teams t on t.id = n.team_id left join sends s on s.id = n.send_id

@@ -29,9 +29,7 @@ export type LinkTeam = Look & { teamId: string };
 /** SQL: of a team `t`. */
 export const LOOK = sql`t.name as "teamName", t.language, t.logo_url as "logoUrl", t.accent_color as "accentColor", t.font`;
 
-/** SQL: what stands below each mail of a team. @param teams alias in the query */
-export const footerOf = (teams: string): RawBuilder<MailFooter> => {
-  const of = (column: string) => sql.ref(`${teams}.${column}`);
-  return sql`jsonb_build_object('language', ${of("language")}, 'mailFooter', ${of("mail_footer")},
-    'postalAddress', ${of("postal_address")})`;
-};
+/** SQL: what stands below each mail of a team `t`. */
+export const footerOf = (isToList = sql`false`, isOnWeb = sql`false`): RawBuilder<MailFooter> =>
+  sql`jsonb_build_object('language', t.language, 'mailFooter', t.mail_footer, 'postalAddress', t.postal_address,
+    'isToList', ${isToList}, 'isOnWeb', ${isOnWeb})`;

@@ -100,6 +100,20 @@ describe("A body", () => {
     });
   });
 
+  it("names the list in each language, and links the page of a mail that will be on the web unless it does so itself", () => {
+    for (const language of ["en", "de", "fr", "es"] as const) {
+      const footer = { language, mailFooter: null, postalAddress: null, isToList: true, isOnWeb: true };
+      const words = wordsOf(language).footer;
+      const values = { list_name: "A & B", unsubscribe_url: "https://a.example/u", web_url: "https://a.example/v" };
+      const { html } = showMessage({ subject: "", html: "<p>News</p>", footer }, values);
+      assert.ok(html.includes(words.reasonOfList("A &amp; B")) && !html.includes(words.reason), html);
+      assert.match(html, new RegExp(`<a href="https://a.example/v"[^>]*>${words.web}</a>`));
+      const own = '<a href="{{ web_url }}">Browser</a>';
+      assert.equal(withFooter(own, { footer }).source.match(/web_url/g)?.length, 1);
+      assert.equal(withFooter("<p>x</p>", { footer, isPublic: true }).source, "<p>x</p>");
+    }
+  });
+
   describe("of a team with a text and a postal address", () => {
     const footer = {
       ...{ language: "en" as const, mailFooter: "Rain {{ email }} or <b>shine\nYours, Ada" },

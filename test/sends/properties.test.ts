@@ -81,6 +81,7 @@ const subject: fc.Arbitrary<PlanSubject> = fc.record({
     language: fc.constantFrom("en" as const, "de" as const),
     mailFooter: fc.option(fc.string()),
     postalAddress: fc.option(fc.string()),
+    isOnWeb: fc.boolean(),
   }),
 });
 const members = fc.record({

@@ -11,7 +11,7 @@ import { footerOf } from "../../teams/brand.ts";
 import { draftTracking } from "../../tracking/modes.ts";
 import type { RefusalReason } from "../refusal.ts";
 import type { MailingRules, MailResource, SendResource } from "../resource.ts";
-import { listIdsOf } from "./drafts.ts";
+import { footerOfNewsletter, listIdsOf } from "./drafts.ts";
 
 /** The facts of a plan besides its members. */
 export interface PlanSubject extends Tenant {
@@ -77,17 +77,17 @@ type DraftRow = Omit<
   isSegmentDeleted: boolean;
 };
 
-const OF_NEWSLETTER = sql`d.subject, d.body, d.from_email as "fromEmail", false as "isDrip", false as "asksForHits",
+const OF_NEWSLETTER = sql`${footerOfNewsletter()} as footer, d.subject, d.body, d.from_email as "fromEmail", false as "isDrip", false as "asksForHits",
   'newsletter' as rules, '[]'::json as attached, ${listIdsOf("d")} as "targetIds"`;
 
 /** Events without a resource are those of the sequence's mails. */
 const OWN_HITS = sql.lit('$.** ? ((@.event == "opened" || @.event == "clicked") && !exists(@.resource))');
-const OF_STEP = sql`v.subject, v.body, q.from_email as "fromEmail", true as "isDrip", '[]'::json as attached,
+const OF_STEP = sql`${footerOf(sql`q.list_id is not null`)} as footer, v.subject, v.body, q.from_email as "fromEmail", true as "isDrip", '[]'::json as attached,
   jsonb_path_exists(jsonb_build_array(v.stop_if, v.skip_if), ${OWN_HITS}) as "asksForHits",
   case when q.list_id is null then 'campaign' else 'list_sequence' end as rules,
   array_remove(array[coalesce(q.list_id, q.segment_id)], null) as "targetIds"`;
 
-const ofCampaign = (tenant: Tenant): RawBuilder<unknown> => sql`null as "fromEmail", d.is_drip as "isDrip",
+const ofCampaign = (tenant: Tenant): RawBuilder<unknown> => sql`${footerOf()} as footer, null as "fromEmail", d.is_drip as "isDrip",
   d.subject, d.body, false as "asksForHits", 'campaign' as rules,
   (select coalesce(json_agg(json_build_object('id', a.id, 'address', a.email, 'status', a.status) order by n), '[]')
     from unnest(d.account_ids) with ordinality as attached (id, n)
@@ -115,7 +115,7 @@ export async function readDraft(
   const { rows } = await sql<DraftRow>`
     select d.status, d.from_name as "fromName", d.send_days::int[] as "sendDays", t.time_zone as "timeZone",
       ${isoInstant(sql`d.send_at`)} as "sendAt", coalesce(d.send_at <= clock_timestamp(), false) as "hasTimePassed",
-      ${draftTracking("d")} as tracking, ${footerOf("t")} as footer, g.id as "segmentId",
+      ${draftTracking("d")} as tracking, g.id as "segmentId",
       d.segment_id is not null and g.id is null as "isSegmentDeleted",
       ${isNewsletter ? OF_NEWSLETTER : stepId === undefined ? ofCampaign(tenant) : OF_STEP}
     from ${sql.table(`${type}s`)} d join teams t on t.id = d.team_id ${stepId === undefined ? sql`` : steps}

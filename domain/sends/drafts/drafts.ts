@@ -19,6 +19,7 @@ import {
   type TemplateProblem,
 } from "../../mail/template-problem.ts";
 import { changesOf, isDirty, type Patch, type Patched } from "../../patch.ts";
+import { footerOf } from "../../teams/brand.ts";
 import { holdPlace } from "../../teams/record-limit.ts";
 import { keepVersion } from "./versions.ts";
 
@@ -243,6 +244,19 @@ export async function detachList(em: EntityManager, newsletterId: string, listId
   if (!numDeletedRows) throw notFound();
   await touchNewsletters(em, tenantOf(em), [newsletterId]);
 }
+
+/** SQL: a value of the lists of a newsletter. @param newsletters alias in the query */
+export const ofLists = (newsletters: string, column: string): RawBuilder<unknown> =>
+  sql`(select ${sql.raw(column)} from newsletter_lists x join lists l on l.id = x.list_id
+    where x.newsletter_id = ${sql.ref(`${newsletters}.id`)})`;
+
+/** SQL: whether a newsletter is public once it was sent. @param newsletters alias in the query */
+export const isPublicOf = (newsletters: string): RawBuilder<boolean> =>
+  sql`coalesce(${sql.ref(`${newsletters}.is_public`)}, ${ofLists(newsletters, "bool_or(l.has_archive)")}, false)`;
+
+/** SQL: what stands below a newsletter `d` of a team `t`. */
+export const footerOfNewsletter = () =>
+  footerOf(ofLists("d", "count(*) > 0"), sql`d.environment = 'LIVE' and ${isPublicOf("d")}`);
 
 /** SQL: the ids of the lists that a newsletter targets, oldest first. @param newsletters alias in the query */
 export const listIdsOf = (newsletters: string): RawBuilder<string[]> =>

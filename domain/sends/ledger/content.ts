@@ -14,6 +14,7 @@ import type { Vault } from "../../secrets/crypto.ts";
 import { domainOf, openKey, type SealedKey, signingKeys } from "../../sending-domains/keys.ts";
 import { footerOf } from "../../teams/brand.ts";
 import { mailToken, trackedUrls } from "../../tracking/links.ts";
+import { footerOfNewsletter } from "../drafts/drafts.ts";
 import type { MailResource } from "../resource.ts";
 import type { AccountLimits } from "./account-capacity.ts";
 import type { OpenedDispatch } from "./lanes.ts";
@@ -47,7 +48,8 @@ export async function readResourceContent(
     Record<"subject" | "body" | "from_email" | "from_name", string | null> & { footer: MailFooter }
   >`
     select coalesce(v.subject, d.subject) as subject, coalesce(v.body, d.body) as body, d.from_name,
-      coalesce(s.footer, ${footerOf("t")}) as footer, ${type === "newsletter" ? sql`d.from_email` : sql`q.from_email`}
+      coalesce(s.footer, ${type === "newsletter" ? footerOfNewsletter() : footerOf(sql`q.list_id is not null`)}) as footer,
+      ${type === "newsletter" ? sql`d.from_email` : sql`q.from_email`}
     from ${sql.table(`${type}s`)} d join teams t on t.id = d.team_id left join sequences q on q.campaign_id = d.id
     left join sends s on s.id = ${sendId} and ${ofTenant(tenant, "s")}
     left join sequence_step_versions v on v.id = coalesce(
@@ -143,7 +145,7 @@ export async function composeMails(
       fields: fields ?? undefined,
       unsubscribeUrl: unsubscribeUrl(vault, env.PUBLIC_URL, mail),
       trackingUrl: isTracking || body.includes("tracking_url") ? trackingUrl(vault, env.PUBLIC_URL, mail) : undefined,
-      webUrl: body.includes("web_url") ? webUrl(vault, env.PUBLIC_URL, mail) : undefined,
+      webUrl: body.includes("web_url") || footer.isOnWeb ? webUrl(vault, env.PUBLIC_URL, mail) : undefined,
       unsubscribeMailto: domain === undefined ? undefined : unsubscribeMailto(vault, domain, mail),
       envelopeFrom: domain === undefined ? undefined : returnPath(vault, domain, mail),
       mailToken: tracked ? mailToken(vault, mail) : undefined,

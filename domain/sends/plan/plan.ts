@@ -72,7 +72,7 @@ export function planDigest(subject: PlanSubject, members: Omit<CountedMembers, "
     subject.sendDays.length > 0 && subject.timeZone,
     subject.sendAt,
     usedFields(subject),
-    [footer.language, footer.mailFooter, footer.postalAddress],
+    [footer.language, footer.mailFooter, footer.postalAddress, footer.isOnWeb],
     [members.total, members.ineligible, members.suppressed, members.eligible],
     members.sum,
   ];
