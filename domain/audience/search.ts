@@ -15,17 +15,15 @@ const MAX_FOUND = 25;
 /** Records whose addresses are put in order. A walk in their order would read all: addresses commonly begin with the name. */
 const MAX_SORTED = 1_000;
 
-/** SQL, as its index has it: the address, its other spelling and the full name, on a line each. */
+/** SQL of a record `r`, as its index has it: the address, its other spelling and the full name, on a line each. */
 const ADDRESS_AND_NAME = sql`lower(r.email || chr(10) || coalesce(r.email_spelling, '') || chr(10) || coalesce(r.first_name, '') ||
   ' ' || coalesce(r.last_name, ''))`;
-/** The index holds groups of three letters and digits: two spaces stand before a word, and one behind it. Any part without one is a read of all. */
-const HAS_GROUP = /[\p{L}\p{N}]{3}|[\p{L}\p{N}]{2}[^\p{L}\p{N}]|[^\p{L}\p{N}][\p{L}\p{N}]/u;
 
-/** SQL: what finds a record `r`, with the order where an index has it. */
-function conditionOf(table: SearchedTable, text: string): RawBuilder<SqlBool> {
-  const part = spellingOf(text).normalize("NFC");
-  if (table === "suppressions" || part.length < 3 || !HAS_GROUP.test(part))
-    return sql`r.email ^@ ${part} order by r.email`;
+const partOf = (text: string) => spellingOf(text).normalize("NFC");
+
+/** SQL: whether a record `r` has a text in its address or its full name. */
+export function hasPart(text: string): RawBuilder<SqlBool> {
+  const part = partOf(text);
   // Names keep the spaces that they were written with, and letters with accents as one character or as two.
   const forms = new Set([part, part.normalize("NFD")]);
   const patterns = [...forms].map((form) => `%${form.replace(/[\\%_]/g, "\\$&").replace(/\s+/g, "%")}%`);
@@ -33,6 +31,17 @@ function conditionOf(table: SearchedTable, text: string): RawBuilder<SqlBool> {
     patterns.map((pattern) => sql`${ADDRESS_AND_NAME} like ${pattern}`),
     sql` or `,
   )})`;
+}
+
+/** The index holds groups of three letters and digits: two spaces stand before a word, and one behind it. Any part without one is a read of all. */
+const HAS_GROUP = /[\p{L}\p{N}]{3}|[\p{L}\p{N}]{2}[^\p{L}\p{N}]|[^\p{L}\p{N}][\p{L}\p{N}]/u;
+
+/** SQL: what finds a record `r`, with the order where an index has it. */
+function conditionOf(table: SearchedTable, text: string): RawBuilder<SqlBool> {
+  const part = partOf(text);
+  if (table === "suppressions" || part.length < 3 || !HAS_GROUP.test(part))
+    return sql`r.email ^@ ${part} order by r.email`;
+  return hasPart(text);
 }
 
 /**

@@ -85,6 +85,14 @@ describe("The console's editor", () => {
     assert.deepEqual(await subjectFor(address("grace")), [`For ${name}`, false, "subscribers"]);
     assert.deepEqual(await subjectFor("sample"), ["For Jane", true, "subscribers"]);
     assert.deepEqual(await subjectFor("nameless"), ["For you", true, "subscribers"]);
+    const foot = async () => {
+      const { data } = await client.app.content.preview.query({ query: { ...one, person: person.email } });
+      return data.text.split("\n").slice(-2).join(" ");
+    };
+    const reason = "You receive this email because you are on the list “Readers”. Unsubscribe";
+    assert.match(await foot(), new RegExp(`${reason} \\[\\S+\\]$`));
+    await sender.em.execute("update lists set has_archive = true where id = ?", [sender.listId]);
+    assert.match(await foot(), /View on the web \[https:\/\/web\.invalid\/\]$/);
   });
 
   it("lists newsletters and campaigns by name, subject and state, of the own team alone, and no sequence", async () => {
@@ -109,7 +117,7 @@ describe("The console's editor", () => {
     assert.deepEqual(await list("campaign", { status: "SENT" }), []);
   });
 
-  it("finds the recipients of a send by the beginning of their addresses, and shows what they did", async () => {
+  it("finds the recipients of a send by a part of their addresses or names, and shows what they did", async () => {
     const team = await makeTeam();
     const name = unique("find");
     const addresses = [`x${name}@example.com`, `${name}_b@example.com`, `${name}a@example.com`];
@@ -117,13 +125,22 @@ describe("The console's editor", () => {
     const tenant = { teamId: team.team.id, environment: "LIVE" as const };
     await engage(team.em, { tenant, sendId, newsletterId: id } as TestLedger, [3], "opened", 1);
     const client = await consoleClient(await signIn(team.owner.id), team.team.id);
-    const query = { type: "newsletter", id, starts_with: ` ${name.toUpperCase()}` } as const;
+    const query = { type: "newsletter", id, text: ` ${name.toUpperCase()}` } as const;
     const { data } = await client.app.content.recipients.query({ query });
     assert.deepEqual(
       data.recipients.map(({ email, status, opened, clicked }) => [email, status, opened, clicked]),
-      addresses.slice(1).map((email, i) => [email, "SENT", i === 1, false]),
+      addresses.map((email, i) => [email, "SENT", i === 2, false]),
     );
-    const { starts_with: _beginning, ...all } = query;
+    await team.em.execute(
+      "update send_recipients set first_name = 'Ada', last_name = 'O%x' where send_id = ? and seq = 2",
+      [sendId],
+    );
+    const found = await client.app.content.recipients.query({ query: { ...query, text: "ada  o%" } });
+    assert.deepEqual(
+      found.data.recipients.map((one) => [one.email, one.first_name, one.last_name]),
+      [[addresses[1], "Ada", "O%x"]],
+    );
+    const { text: _text, ...all } = query;
     const page = async (after?: string) =>
       (await client.app.content.recipients.query({ query: { ...all, activity: "opened", after } })).data;
     const { recipients, next_after } = await page();

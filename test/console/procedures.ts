@@ -113,7 +113,7 @@ export const SAMPLES: Record<string, Sample> = {
     body: { type: "newsletter", id: newsletter, version_id: draftVersion },
   }),
   "content.preview": ({ newsletter }) => ({ query: { type: "newsletter", id: newsletter } }),
-  "content.recipients": ({ newsletter }) => ({ query: { type: "newsletter", id: newsletter, starts_with: "a" } }),
+  "content.recipients": ({ newsletter }) => ({ query: { type: "newsletter", id: newsletter, text: "a" } }),
   "content.exportRecipients": ({ newsletter }) => ({ query: { type: "newsletter", id: newsletter } }),
   "content.sendTest": ({ newsletter, member }) => ({
     body: { type: "newsletter", id: newsletter, member_ids: [member] },

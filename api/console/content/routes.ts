@@ -293,17 +293,20 @@ const after = z
   .default("");
 
 /** A recipient as the API shows it, and what they did with the mail. */
-type ShownRecipient = z.input<typeof recipient> & { opened: boolean; clicked: boolean };
+type ShownRecipient = z.input<typeof recipient> &
+  Record<"opened" | "clicked", boolean> &
+  Record<"first_name" | "last_name", string | null>;
 
-/** A page of the recipients of a send, or the first ones whose addresses begin with a text. */
+/** A page of the recipients of a send, or the first ones who have a text in their address or name. */
 const recipients = consoleQuery(
   {
     role: "VIEWER",
+    isHeavy: true,
     input: z.strictObject({
       query: z
         .strictObject({
           ...one,
-          starts_with: z.string().min(1).max(MAX_ADDRESS_LENGTH).optional(),
+          text: z.string().min(1).max(MAX_ADDRESS_LENGTH).optional(),
           status: z.enum(RECIPIENT_STATES).optional(),
           activity: z.enum(ACTIVITIES).optional(),
           link: idParam.optional(),
@@ -313,15 +316,15 @@ const recipients = consoleQuery(
     }),
   },
   async ({ ctx, input: { query } }) => {
-    const { starts_with: beginning, status: state, activity, link: linkId } = query;
+    const { text, status: state, activity, link: linkId } = query;
     const { records, next } = await pageRecipients(ctx.em, ctx.tenant, query, {
-      ...{ state, activity, linkId, beginning, withEngagement: true },
-      ...(beginning === undefined ? { order: "desc", limit: PAGE } : { order: "asc", limit: FOUND }),
+      ...{ state, activity, linkId, text, withEngagement: true },
+      ...(text === undefined ? { order: "desc", limit: PAGE } : { order: "asc", limit: FOUND }),
       after: Number(query.after) || undefined,
     });
     return {
-      recipients: records.map(({ text }): ShownRecipient => JSON.parse(text)),
-      next_after: next === undefined || beginning !== undefined ? null : `${next}`,
+      recipients: records.map((record): ShownRecipient => JSON.parse(record.text)),
+      next_after: next === undefined || text !== undefined ? null : `${next}`,
     };
   },
 );

@@ -3,7 +3,7 @@ import { useEffect } from "react";
 import type { Client, DataOf } from "../../api.ts";
 import { useData, useRole, useWorkspace } from "../../session.tsx";
 import { AddressList } from "../audience/address-list.tsx";
-import { PersonLink } from "../audience/people.tsx";
+import { nameOf, PersonLink } from "../audience/people.tsx";
 import { Chart } from "../chart.tsx";
 import { type Draft, STATES } from "../draft/drafts.ts";
 import { SaveCsv } from "../export.tsx";
@@ -77,7 +77,7 @@ function Responses({ id, startedAt }: { id: string; startedAt: string }) {
       <p className="muted">
         {totals.tracked === 0
           ? "Tracking is off: opens and clicks of this send are not counted."
-          : `Opens and clicks are counted for ${totals.tracked.toLocaleString()} of ${totals.sent.toLocaleString()} emails.`}{" "}
+          : `Opens and clicks are counted for ${totals.tracked.toLocaleString()} of ${totals.sent.toLocaleString()} emails. Those by machines, such as spam filters and Apple's Mail Privacy Protection, are left out; one that may be either counts as an open, but not as a click.`}{" "}
         {totals.tracked === 0 && <Link to={`${base}/settings`}>Settings</Link>}
       </p>
     </>
@@ -209,16 +209,17 @@ function Recipients({ kind, id }: { kind: Kind; id: string }) {
     return { data: data.recipients, meta: { next_cursor: data.next_after } };
   };
   const read = skipEmpty((after) => page({ after, status, ...(activity && { activity, link }) }));
-  const find = (starts_with: string) => page({ starts_with });
+  const find = (text: string) => page({ text });
   return (
     <>
       <AddressList<Recipient>
-        search={["Address begins with", find]}
+        search={["Address or name", find]}
         caption="Recipients"
         queryKey={[base, "recipients", id, status, activity, link]}
         read={read}
         columns={[
           { name: "Address", cell: ({ email }) => <PersonLink email={email} /> },
+          { name: "Name", cell: nameOf },
           {
             name: "Delivery status",
             cell: ({ status, reason }) => (

@@ -2,7 +2,7 @@ import { sql } from "kysely";
 import type { RecipientState } from "../../../db/entities/send.ts";
 import { type JsonColumns, JsonText, jsonRecord } from "../../../db/json.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../../db/orm.ts";
-import { spellingOf } from "../../address.ts";
+import { hasPart } from "../../audience/search.ts";
 import { ApiError, orNotFound } from "../../errors.ts";
 import { emailFields } from "../../webhooks/records.ts";
 import type { SendResource } from "../resource.ts";
@@ -16,9 +16,9 @@ export interface LedgerPage {
   activity?: Activity | undefined;
   /** Of `clicked`. */
   linkId?: string | undefined;
-  /** Of their addresses. The whole send is looked through, since they stand in no index either. */
-  beginning?: string | undefined;
-  /** Whether each has opened the mail, and clicked in it. */
+  /** A part of their address or name. The whole send is looked through, since they stand in no index either. */
+  text?: string | undefined;
+  /** Their names, and whether each has opened the mail, and clicked in it. */
   withEngagement?: boolean;
   order: "asc" | "desc";
   limit: number;
@@ -36,7 +36,7 @@ export async function pageRecipients(
   em: EntityManager,
   tenant: Tenant,
   resource: SendResource,
-  { state, activity, linkId, beginning, withEngagement, order, limit, after }: LedgerPage,
+  { state, activity, linkId, text, withEngagement, order, limit, after }: LedgerPage,
 ): Promise<{ records: JsonText<unknown>[]; next: number | undefined }> {
   const { rows: found } = await sql<{ sendId: string | null; recipients: number; ledger: string }>`
     select s.id as "sendId", s.recipients, s.ledger_state as ledger
@@ -49,20 +49,23 @@ export async function pageRecipients(
   }
   const isRising = order === "asc";
   const begin = after ?? (isRising ? 0 : recipients + 1);
-  const walked = beginning === undefined ? MAX_WALKED : recipients;
+  const walked = text === undefined ? MAX_WALKED : recipients;
   const [first, last] = isRising ? [begin + 1, begin + walked] : [begin - walked, begin - 1];
   const ledgerRows = { resourceId: resource.id, sendId, first, last };
   const fields: JsonColumns<string> = {
     ...emailFields("r", { sendId, resource }, sql.ref("r.state")),
     smtp_code: sql`substring(r.reason from ':([0-9]{3})')::int`,
-    ...(withEngagement ? { opened: hasEngaged(tenant, "opened"), clicked: hasEngaged(tenant, "clicked") } : {}),
+    ...(withEngagement && {
+      ...{ first_name: sql.ref("r.first_name"), last_name: sql.ref("r.last_name") },
+      ...{ opened: hasEngaged(tenant, "opened"), clicked: hasEngaged(tenant, "clicked") },
+    }),
   };
   const record = jsonRecord("email", fields);
   const { rows } = await sql<{ seq: number; record: string }>`
     select r.seq, ${record} as record from send_recipients r
     where r.send_id = ${sendId} and r.seq between ${first} and ${last} ${state ? sql`and r.state = ${state}` : sql``}
       ${activity ? sql`and ${hasActivity(tenant, ledgerRows, activity, linkId)}` : sql``}
-      ${beginning === undefined ? sql`` : sql`and r.email ^@ ${spellingOf(beginning).normalize("NFC")}`}
+      ${text === undefined ? sql`` : sql`and ${hasPart(text)}`}
     order by r.seq ${sql.raw(order)} limit ${limit + 1}`.execute(kysely(em));
   const shown = rows.slice(0, limit);
   const walkedTo = isRising ? last : first;
