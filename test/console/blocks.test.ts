@@ -236,13 +236,17 @@ describe("A draft of blocks", () => {
 
     const large = { type: "html", attrs: { html: `<a href="example.com">x</a>${" x".repeat(51_000)}` } };
     const image = { type: "image", attrs: { src: "https://example.com/a.png", alt: "" } };
-    const worse = { ...body, subject: "x".repeat(61), blocks: document(paragraph("www.example.com"), image, large) };
+    const none = { type: "image", attrs: { src: "", alt: "" } };
+    const columns = { type: "columns", content: [{ type: "column", content: [none] }] };
+    const content = document(paragraph("www.example.com"), image, none, columns, large);
+    const worse = { ...body, subject: "x".repeat(61), blocks: content };
     await show(worse);
     const { warnings } = (await client.app.content.check.query({ query: one })).data;
     assert.deepEqual(
       warnings.map(({ kind }) => kind),
-      ["image_without_text", "relative_link", "bare_address", "long_subject", "large"],
+      ["empty_image", "image_without_text", "relative_link", "bare_address", "long_subject", "large"],
     );
+    assert.match(warnings[0]?.message ?? "", /^2 image blocks without an image/);
     await client.app.content.saveBlocks.mutate({ body: { ...one, blocks, preheader: null, subject: "News" } });
     const checked = (await client.app.content.check.query({ query: one })).data;
     assert.deepEqual(checked.warnings, [

@@ -1,6 +1,6 @@
 import { useIsMutating, useMutation, useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
-import { useRef, useState } from "react";
+import { useEffect, useRef, useState } from "react";
 import { type DataOf, refusalOf } from "../../api.ts";
 import { useRole, useWorkspace } from "../../session.tsx";
 import { Act } from "../act.tsx";
@@ -44,10 +44,15 @@ export function CheckSend({ kind, draft, onShow }: { kind: Kind; draft: Draft; o
     },
   });
   const { report, preview, confirmKey } = check.data ?? {};
+  const result = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    if (report) result.current?.focus();
+  }, [report]);
   const warnings = useWarnings(mail, check.submittedAt, report !== undefined);
   const links = useLinks(mail, report && check.submittedAt);
   const broken = links.data?.links.filter(({ outcome }) => outcome === "broken").length ?? 0;
-  const seen = broken + (warnings.data?.length ?? 0);
+  const doubtful = links.data?.links.filter(({ outcome }) => outcome !== "fine").length ?? 0;
+  const seen = doubtful + (warnings.data?.length ?? 0);
   const begins = `Sending starts within a minute${draft.send_days.length > 0 ? ", or on the next allowed day" : ""}.`;
 
   const confirm = async () => {
@@ -82,7 +87,7 @@ export function CheckSend({ kind, draft, onShow }: { kind: Kind; draft: Draft; o
       >
         Check the send
       </button>
-      <div role="status">
+      <div role="status" ref={result} tabIndex={-1}>
         {(check.isPending || warnings.isLoading) && "Checking…"}
         {preview && !warnings.isLoading && seen === 0 && <strong className="good">Ready to send.</strong>}
         {preview && seen > 0 && (
@@ -139,7 +144,7 @@ function useWarnings(mail: Mail, at: number | string, enabled = true) {
 }
 
 /** With these a mail is hardly finished. */
-const UNFINISHED = /^(placeholder|empty_link)$/;
+const UNFINISHED = /^(placeholder|empty_link|empty_image)$/;
 
 /** Shows the places of a finding one after the other, again from the first. */
 function ShowIt({ kind, message, draft, onShow }: { kind: string; message: string } & Partial<Shows>) {

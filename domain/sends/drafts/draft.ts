@@ -46,6 +46,8 @@ export interface Draft extends PlanSubject {
   /** A sequence of mails over time, which no send mails. */
   isDrip: boolean;
   accounts: readonly DraftAccount[];
+  /** Image blocks without an image, which leave no trace in the mail. */
+  emptyImages: number;
   /** A step of it has a condition on opens or clicks of its own mails. */
   asksForHits: boolean;
   /** It names an account that is connected no longer. */
@@ -77,18 +79,22 @@ type DraftRow = Omit<
   isSegmentDeleted: boolean;
 };
 
-const OF_NEWSLETTER = sql`${footerOfNewsletter()} as footer, d.subject, d.body, d.from_email as "fromEmail", false as "isDrip", false as "asksForHits",
-  'newsletter' as rules, '[]'::json as attached, ${listIdsOf("d")} as "targetIds"`;
+/** Strict: each array would count its items once more. */
+const EMPTY_IMAGES = sql.lit('strict $.** ? (@.type == "image" && @.attrs.src == "")');
+
+const OF_NEWSLETTER = sql`d.subject, d.body, d.from_email as "fromEmail", false as "isDrip", false as "asksForHits",
+  ${footerOfNewsletter()} as footer, 'newsletter' as rules, '[]'::json as attached, ${listIdsOf("d")} as "targetIds"`;
 
 /** Events without a resource are those of the sequence's mails. */
 const OWN_HITS = sql.lit('$.** ? ((@.event == "opened" || @.event == "clicked") && !exists(@.resource))');
-const OF_STEP = sql`${footerOf(sql`q.list_id is not null`)} as footer, v.subject, v.body, q.from_email as "fromEmail", true as "isDrip", '[]'::json as attached,
+const OF_STEP = sql`v.subject, v.body, q.from_email as "fromEmail", true as "isDrip", '[]'::json as attached,
+  ${footerOf(sql`q.list_id is not null`)} as footer,
   jsonb_path_exists(jsonb_build_array(v.stop_if, v.skip_if), ${OWN_HITS}) as "asksForHits",
   case when q.list_id is null then 'campaign' else 'list_sequence' end as rules,
   array_remove(array[coalesce(q.list_id, q.segment_id)], null) as "targetIds"`;
 
-const ofCampaign = (tenant: Tenant): RawBuilder<unknown> => sql`${footerOf()} as footer, null as "fromEmail", d.is_drip as "isDrip",
-  d.subject, d.body, false as "asksForHits", 'campaign' as rules,
+const ofCampaign = (tenant: Tenant): RawBuilder<unknown> => sql`null as "fromEmail", d.is_drip as "isDrip",
+  d.subject, d.body, ${footerOf()} as footer, false as "asksForHits", 'campaign' as rules,
   (select coalesce(json_agg(json_build_object('id', a.id, 'address', a.email, 'status', a.status) order by n), '[]')
     from unnest(d.account_ids) with ordinality as attached (id, n)
     left join email_accounts a on a.id = attached.id and ${ofTenant(tenant, "a")}) as attached,
@@ -117,6 +123,8 @@ export async function readDraft(
       ${isoInstant(sql`d.send_at`)} as "sendAt", coalesce(d.send_at <= clock_timestamp(), false) as "hasTimePassed",
       ${draftTracking("d")} as tracking, g.id as "segmentId",
       d.segment_id is not null and g.id is null as "isSegmentDeleted",
+      coalesce(jsonb_array_length(jsonb_path_query_array(
+        ${sql.ref(stepId === undefined ? "d.blocks" : "v.blocks")}, ${EMPTY_IMAGES})), 0) as "emptyImages",
       ${isNewsletter ? OF_NEWSLETTER : stepId === undefined ? ofCampaign(tenant) : OF_STEP}
     from ${sql.table(`${type}s`)} d join teams t on t.id = d.team_id ${stepId === undefined ? sql`` : steps}
     left join segments g on g.id = d.segment_id and g.deleted_at is null and ${ofTenant(tenant, "g")}

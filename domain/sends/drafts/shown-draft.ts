@@ -36,7 +36,7 @@ export const SAMPLES = ["sample", "nameless"] as const;
 
 /** With which it is sent all the same. */
 export interface DraftWarning {
-  kind: ContentWarning["kind"] | "no_fallback" | "condition_without_tracking";
+  kind: ContentWarning["kind"] | "no_fallback" | "condition_without_tracking" | "empty_image";
   message: string;
 }
 
@@ -114,6 +114,7 @@ export async function checkDraft(
   const warnings = [
     ...(draft.asksForHits && draft.tracking === "OFF" ? [WITHOUT_TRACKING] : []),
     ...(await warnOfGaps(em, draft, result.bareTags)),
+    ...(draft.emptyImages > 0 ? [emptyImages(draft.emptyImages)] : []),
     ...result.warnings.map(inWords),
   ];
   return { problems: await readProblems(), warnings };
@@ -142,6 +143,10 @@ async function warnOfGaps(em: EntityManager, draft: Draft, tags: readonly string
 }
 
 const times = (count: number, one: string) => (count === 1 ? `One ${one}` : `${count} ${one}s`);
+const emptyImages = (count: number): DraftWarning => ({
+  kind: "empty_image",
+  message: `${times(count, "image block")} without an image: choose one, or remove the block.`,
+});
 const SENTENCES: Record<ContentWarning["kind"], (count: number) => string> = {
   image_without_text: (count) => `${times(count, "image")} without an alternative text.`,
   empty_link: (count) => `${times(count, "link")} without an address.`,
