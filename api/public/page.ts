@@ -77,7 +77,7 @@ export function iconOf(look?: Pick<Look, "accentColor">): string {
   return `<link rel="icon" href="data:image/svg+xml,${svg}">\n`;
 }
 
-const colorOf = ({ accentColor }: Pick<Look, "accentColor"> = PLAIN): string =>
+export const colorOf = ({ accentColor }: Pick<Look, "accentColor"> = PLAIN): string =>
   /^#[\da-f]{6}$/i.test(accentColor) ? accentColor : PLAIN.accentColor;
 
 export interface Button {

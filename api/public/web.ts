@@ -14,9 +14,10 @@ import {
   showNewsletter,
   type WebNewsletter,
 } from "../../domain/sends/web-pages.ts";
+import { FONT_FAMILIES, textOn } from "../../lib/mail-style.ts";
 import type { Deps } from "../deps.ts";
 import { localsOf } from "../rest/http.ts";
-import { noticePage, type Page } from "./page.ts";
+import { colorOf, noticePage, type Page } from "./page.ts";
 import { MAILS, refuse, show, showMail, statementsBy, templateOf, wordsFor } from "./shared.ts";
 
 /** A page that was withdrawn is gone from caches in so long. */
@@ -43,23 +44,23 @@ function archivePage(words: Words, { listName, url, issues, form }: ShownArchive
   };
 }
 
-const HEAD_STYLE = "margin:0;padding:12px;background:#f4f4f2;color:#222222;font:14px/1.5 sans-serif;text-align:center";
-
 /** Above a newsletter: whose it is, of which day, and where others are. A mail may have any style: this has its own. */
 function headOf(
   words: Words,
-  { teamName, listName, at }: WebNewsletter,
+  { teamName, listName, at, ...look }: WebNewsletter,
   { archive, form }: Record<"archive" | "form", string | null>,
 ): string {
+  const color = textOn(colorOf(look));
+  const style = `margin:0;padding:12px;background:${colorOf(look)};color:${color};font:14px/1.5 ${FONT_FAMILIES[look.font]};text-align:center`;
   const link = (url: string | null, text: string) =>
-    url === null ? [] : [`<a href="${escapeHtml(url)}" style="color:#222222">${escapeHtml(text)}</a>`];
+    url === null ? [] : [`<a href="${escapeHtml(url)}" style="color:${color}">${escapeHtml(text)}</a>`];
   const parts = [
     `<strong>${escapeHtml(teamName)}</strong>`,
     escapeHtml(dateOf(words, at)),
     ...link(archive, words.web.issues),
     ...link(form, words.confirm.title(listName ?? teamName)),
   ];
-  return `<p style="${HEAD_STYLE}">${parts.join(" · ")}</p>\n`;
+  return `<p style="${escapeHtml(style)}">${parts.join(" · ")}</p>\n`;
 }
 
 /** Characters that no document of XML may hold. */
