@@ -37,9 +37,10 @@ interface PeopleFilter {
   status?: PersonStatus | undefined;
   /** The last address that the page before looked at. */
   after?: string | undefined;
+  /** People of a page. */
+  limit?: number | undefined;
 }
 
-const PAGE = 50;
 /** Addresses that one page looks at: a filter that few meet would have it read all. A list of no more members is read whole. */
 const MAX_LOOKED_AT = 10_000;
 
@@ -50,10 +51,10 @@ const MAX_LOOKED_AT = 10_000;
 export async function listPeople(
   em: EntityManager,
   tenant: Tenant,
-  { text, ...filter }: PeopleFilter,
+  { text, limit = 50, ...filter }: PeopleFilter,
 ): Promise<PeoplePage> {
   const { listId, segmentId, status, after = "" }: PeopleFilter = text ? {} : filter;
-  const most = sql.lit(listId || segmentId || status ? MAX_LOOKED_AT : PAGE + 1);
+  const most = sql.lit(listId || segmentId || status ? MAX_LOOKED_AT : limit + 1);
   const onList = sql`${ofTenant(tenant, "b")} and b.list_id = ${listId} and b.status = 'CONFIRMED'`;
   const subscriber = sql`subscribers s where ${ofTenant(tenant, "s")} and s.email = a.email`;
   const reason = sql`(select x.reason from suppressions x where ${ofTenant(tenant, "x")} and x.email = a.email)`;
@@ -84,8 +85,8 @@ export async function listPeople(
   const { rows } = await sql<PeoplePage>`
     with looked_at as materialized (${lookedAt}), met as materialized (
       select a.email from ${among} ${listId && !isShort ? isMember : sql``} ${status ? sql`and ${statusIs} = ${status}` : sql``}
-      order by a.email limit ${sql.lit(PAGE + 1)}
-    ), shown as materialized (select email from met order by email limit ${sql.lit(PAGE)})
+      order by a.email limit ${sql.lit(limit + 1)}
+    ), shown as materialized (select email from met order by email limit ${sql.lit(limit)})
     select coalesce((
       select json_agg(json_build_object(
         'email', coalesce(s.email_spelling, c.email_spelling, a.email),
@@ -99,7 +100,7 @@ export async function listPeople(
       left join contacts c on ${ofTenant(tenant, "c")} and c.email = a.email
       where s.id is not null or c.id is not null), '[]') as people,
       case
-        when (select count(*) from met) > ${sql.lit(PAGE)} then (select max(email) from shown)
+        when (select count(*) from met) > ${sql.lit(limit)} then (select max(email) from shown)
         when ${!text && !isShort} and (select count(*) from looked_at) = ${most} then (select max(email) from looked_at)
       end as next`.execute(kysely(em));
   const [page] = rows;

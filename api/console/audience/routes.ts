@@ -56,12 +56,13 @@ const people = consoleQuery(
         segment_id: idParam.optional(),
         status: z.enum(PERSON_STATUSES).optional(),
         after: email.optional(),
+        limit: z.number().int().min(1).max(500).optional(),
       }),
     }),
   },
   ({ ctx, input: { query } }) => {
-    const { text, list_id: listId, segment_id: segmentId, status, after } = query;
-    return listPeople(ctx.em, ctx.tenant, { text, listId, segmentId, status, after });
+    const { list_id: listId, segment_id: segmentId, ...filter } = query;
+    return listPeople(ctx.em, ctx.tenant, { listId, segmentId, ...filter });
   },
 );
 
