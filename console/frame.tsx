@@ -4,7 +4,7 @@ import { useEffect, useMemo, useRef, useState } from "react";
 import { clientOf, refusalOf, request } from "./api.ts";
 import { Select } from "./parts/form.tsx";
 import { More, Opener } from "./parts/more.tsx";
-import { Brand, Icon, Loading, Problem } from "./parts/page.tsx";
+import { Brand, Failed, Icon, Loading } from "./parts/page.tsx";
 import { isAtLeast, ROLES, useSession, WorkspaceProvider } from "./session.tsx";
 
 type Page = readonly [path: string, name: string, icon: string];
@@ -108,7 +108,12 @@ export function Frame() {
   // The page keeps its unsaved text, also while the member signs in elsewhere.
   const here = window.location.pathname + window.location.search;
   if (!session.data && hasEnded) return <Navigate to="/sign-in" state={{ page: here }} />;
-  if (!session.data) return <Problem error={session.error} />;
+  if (!session.data)
+    return (
+      <main className="alone">
+        <Failed error={session.error} reset={session.refetch} />
+      </main>
+    );
   const current = session.data.teams.find(({ id }) => id === team);
   if (!current || (environment !== "live" && environment !== "test")) return <Navigate to="/" />;
   const base = `/${team}/${environment}`;

@@ -23,9 +23,12 @@ const PROBLEMS: Readonly<Record<ShownProblem, string>> = {
   limited: "Too many sign-ins came from your network. Wait a minute, then sign in again.",
 };
 
+/** A part of the link, also where other text was copied with it. */
+const LINK = /link_\w+\.[\w-]+/;
+
 /** Offers the ways to sign in, or uses the link in the URL: at a press, because programs that scan mails open links too. */
 export function SignIn() {
-  const link = useLocation({ select: ({ hash }) => hash });
+  const link = useLocation({ select: ({ hash }) => LINK.exec(hash)?.[0] ?? hash });
   return (
     <main className="alone">
       <Brand />

@@ -1,7 +1,7 @@
 import { useInfiniteQuery } from "@tanstack/react-query";
 import { isValidElement, type ReactNode, useState } from "react";
 import { SearchFilter, useFilters } from "./filters.tsx";
-import { Loading, Problem } from "./page.tsx";
+import { Failed, Loading } from "./page.tsx";
 
 export interface Column<Row> {
   name: string;
@@ -144,7 +144,7 @@ export function List<Row>({ queryKey, read, ...table }: ListProps<Row>) {
     getNextPageParam: ({ meta }) => (meta["next_cursor"] as string | null | undefined) ?? undefined,
   });
   if (query.isPending) return <Loading like="table" />;
-  if (query.error) return <Problem error={query.error} />;
+  if (query.error) return <Failed error={query.error} reset={query.refetch} />;
   const rows = query.data.pages.flatMap(({ data }) => data as readonly Row[]);
   return (
     <>
