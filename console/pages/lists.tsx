@@ -204,12 +204,17 @@ function Growth({ listId }: { listId: string }) {
   return (
     <>
       <Facts className="figures" of={figures} />
-      {url && (
-        <Facts
-          of={[["Public archive", <Copy key="address" text={url} name="the address of the public archive" isLink />]]}
-        />
+      {environment === "live" && (
+        <section className="card">
+          <h2>Public archive</h2>
+          {url ? (
+            <Copy text={url} name="the address of the public archive" isLink />
+          ) : (
+            <p className="muted">Off: no page shows the newsletters that were sent to this list.</p>
+          )}
+          {mayWrite && <ArchiveButton {...list} />}
+        </section>
       )}
-      {mayWrite && environment === "live" && <ArchiveButton {...list} />}
     </>
   );
 }

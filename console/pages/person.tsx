@@ -48,7 +48,15 @@ export function Page() {
     <>
       <PageHead title={name ?? email} />
       {name && <p className="muted">{email}</p>}
-      <div className="cards person">
+      <div className="cards">
+        <section className="card">
+          <h2>Details</h2>
+          <RecordOf kind="subscribers" email={email} person={subscriber} />
+          <RecordOf kind="contacts" email={email} person={contact}>
+            {contact && `${EMAIL_STATUSES[contact.email_status][0]}, `}
+          </RecordOf>
+          {contact && <Facts of={fields.map(({ name }) => [name, shown(contact.fields[name])])} />}
+        </section>
         <section className="card">
           <h2>Email</h2>
           {suppression ? (
@@ -67,17 +75,6 @@ export function Page() {
           )}
         </section>
         <Tracking email={email} consent={(subscriber ?? contact)?.tracking_consent ?? null} />
-        <section className="card">
-          <h2>Subscriber</h2>
-          <RecordOf kind="subscribers" email={email} person={subscriber} />
-        </section>
-        <section className="card">
-          <h2>Contact</h2>
-          <RecordOf kind="contacts" email={email} person={contact}>
-            {contact && `${EMAIL_STATUSES[contact.email_status][0]}, `}
-          </RecordOf>
-          {contact && <Facts of={fields.map(({ name }) => [name, shown(contact.fields[name])])} />}
-        </section>
       </div>
       {subscriber && <Subscriptions subscriber={subscriber} />}
       <Sequences email={email} />
@@ -145,16 +142,17 @@ function RecordOf(of: { kind: PersonKind; email: string; person: Person | undefi
   const mayWrite = useRole("EDITOR");
   if (!person) {
     return (
-      <>
+      <div className="head">
         <p>{ABSENT[kind]}</p>
         {mayWrite && <PersonButton kind={kind} email={email} />}
-      </>
+      </div>
     );
   }
   return (
-    <>
+    <div className="head">
       <p>
-        {nameOf(person) || "No name"}, {children}added <When at={person.created_at} />.
+        {kind === "contacts" ? "Contact" : "Subscriber"}: {nameOf(person) || "no name"}, {children}added{" "}
+        <When at={person.created_at} isShort />
       </p>
       {mayWrite && (
         <div className="actions">
@@ -164,7 +162,7 @@ function RecordOf(of: { kind: PersonKind; email: string; person: Person | undefi
           </More>
         </div>
       )}
-    </>
+    </div>
   );
 }
 

@@ -8,7 +8,7 @@ import { blocksText, EMPTY } from "../parts/draft/blocks/text.ts";
 import { type Content, isHtml, type Place, plainSubject, type Written } from "../parts/draft/content.ts";
 import { type Mail, STATES, useAccounts, useSizedTargets, usualSender } from "../parts/draft/drafts.ts";
 import { Editor, type InputOf } from "../parts/draft/editor.tsx";
-import { Preview } from "../parts/draft/preview.tsx";
+import { Dock, Preview } from "../parts/draft/preview.tsx";
 import { TestMail } from "../parts/draft/test-mail.tsx";
 import { Versions } from "../parts/draft/versions.tsx";
 import { Duplicate } from "../parts/duplicate.tsx";
@@ -240,7 +240,7 @@ export function OneSequence() {
       <h2>Steps</h2>
       <Table
         caption="Steps"
-        empty={`No steps yet. ${mayEdit ? "Add the first email." : "An editor adds them."}`}
+        empty={`No steps yet. ${mayEdit ? "Add the first email" : "An editor adds the first email"}; the sequence can start once it has one.`}
         rows={steps}
         keyOf={({ id }) => id}
         columns={[
@@ -257,7 +257,7 @@ export function OneSequence() {
               </button>
             ),
           },
-          { name: "When", cell: whenText },
+          { name: "When", cell: (step) => whenText(step, step === steps[0]) },
           { name: "Conditions", cell: conditionsText },
           ...(["waiting", "sent", "opened", "clicked", "left"] as const).map((name) => ({
             name: capitalized(name),
@@ -306,17 +306,17 @@ const UNITS = { 1440: "days", 60: "hours", 1: "minutes" } as const;
 const unitOf = (minutes: number) => ([1_440, 60] as const).find((unit) => minutes % unit === 0) ?? 1;
 const CONDITIONS = { stop_if: "Leave the sequence if", skip_if: "Skip this step if" } as const;
 
-/** "3 days later at 09:30 on Mon, Fri". */
-function whenText({
-  wait_minutes: wait,
-  time_of_day: time,
-  send_days,
-}: Pick<Step, "wait_minutes" | "time_of_day" | "send_days">): string {
+/** "3 days after the step before, at 09:30 on Mon, Fri". */
+function whenText(
+  { wait_minutes: wait, time_of_day: time, send_days }: Pick<Step, "wait_minutes" | "time_of_day" | "send_days">,
+  isFirst: boolean,
+): string {
   const unit = unitOf(wait);
   const count = wait / unit;
-  const later = `${count} ${count === 1 ? UNITS[unit].slice(0, -1) : UNITS[unit]} later`;
+  const later = wait === 0 ? "Right" : `${count} ${count === 1 ? UNITS[unit].slice(0, -1) : UNITS[unit]}`;
   const days = send_days.map((day) => DAYS[day - 1]).join(", ");
-  return `${wait === 0 ? "At once" : later}${time ? ` at ${time}` : ""}${days && ` on ${days}`}`;
+  const after = isFirst ? "they join" : "the step before";
+  return `${later} after ${after}${time || days ? "," : ""}${time ? ` at ${time}` : ""}${days && ` on ${days}`}`;
 }
 
 /** Of the conditions that a step has. */
@@ -395,7 +395,7 @@ function OpenStep({ sequence, stepId, after, mayEdit, onClose, onNew }: StepProp
             {title}
             {step.subject && `: ${plainSubject(step.subject)}`}
           </h2>
-          <p className="muted">{whenText(stepOf(step))}</p>
+          <p className="muted">{whenText(stepOf(step), number === 1 || after === FIRST || steps.length === 0)}</p>
         </div>
         <div className="actions">
           {number > 0 && (
@@ -453,7 +453,7 @@ function OpenStep({ sequence, stepId, after, mayEdit, onClose, onNew }: StepProp
             {(input) => <Settings input={input} />}
           </Editor>
         )}
-        {number > 0 && <Preview mail={mail} version={step.updated_at} />}
+        {number > 0 ? <Preview mail={mail} version={step.updated_at} /> : <Dock />}
       </div>
       {number > 0 && <Warnings mail={mail} at={step.updated_at} />}
     </section>
@@ -475,6 +475,7 @@ function Settings({ input }: { input: InputOf }) {
       <div className="fields">
         <Field
           label="Wait"
+          hint="After people join, or after the step before."
           type="number"
           min={0}
           required
