@@ -6,7 +6,7 @@ import { RESTORABLE, useUndo } from "../parts/bin.tsx";
 import { type Draft, STATES, useContent, useSettings } from "../parts/draft/drafts.ts";
 import { DraftEditor } from "../parts/draft/editor.tsx";
 import { Preview } from "../parts/draft/preview.tsx";
-import { RECIPIENTS_ID, Targets } from "../parts/draft/targets.tsx";
+import { Choices } from "../parts/draft/targets.tsx";
 import { TestMail } from "../parts/draft/test-mail.tsx";
 import { Versions } from "../parts/draft/versions.tsx";
 import { Duplicate } from "../parts/duplicate.tsx";
@@ -22,6 +22,9 @@ import { useData, useRole, useWorkspace } from "../session.tsx";
 
 export const Newsletter = () => <Page kind="newsletter" />;
 export const Campaign = () => <Page kind="campaign" />;
+
+/** The place of its last step. */
+const SEND = "send";
 
 /** One newsletter or campaign: as a draft its editor, and from its confirmation on how its send goes. */
 function Page({ kind }: { kind: Kind }) {
@@ -62,11 +65,6 @@ function Shown({ kind, draft }: { kind: Kind; draft: Draft }) {
           />
         )}
         {maySend && isDraft && <TestMail mail={mail} />}
-        {maySend && isDraft && (
-          <a className="button primary" href={`#${RECIPIENTS_ID}`}>
-            Review and send
-          </a>
-        )}
         {hasEnded && <SaveRecipients kind={kind} id={id} />}
         {mayWrite && (
           <More>
@@ -92,13 +90,16 @@ function Shown({ kind, draft }: { kind: Kind; draft: Draft }) {
         </Part>
       )}
       {isDraft && (
-        <>
-          <div className="draft">
-            <DraftEditor kind={kind} draft={draft} onDirty={setDirty} shown={shown} />
-            <Preview mail={mail} version={updated_at} />
-          </div>
-          <Targets kind={kind} draft={draft} />
-        </>
+        <div className="draft">
+          <DraftEditor kind={kind} draft={draft} onDirty={setDirty} shown={shown}>
+            {maySend && (
+              <a className="button primary" href={`#${SEND}`}>
+                Review and send
+              </a>
+            )}
+          </DraftEditor>
+          <Preview mail={mail} version={updated_at} />
+        </div>
       )}
       {!isDraft && (
         <details>
@@ -106,21 +107,20 @@ function Shown({ kind, draft }: { kind: Kind; draft: Draft }) {
           <Preview mail={mail} version="sent" />
         </details>
       )}
-      {isDraft && isDirty ? (
-        <p className="notice">Save your changes before you check and send the {kind}.</p>
-      ) : (
-        <section className="stack" aria-label="Send">
-          <h2>{hasEnded ? "Report" : "Send"}</h2>
-          {isDraft ? (
-            // Another content or target has another check.
-            <CheckSend key={updated_at} kind={kind} draft={draft} onShow={setShown} />
-          ) : (
-            <Part>
-              <SendOf kind={kind} draft={draft} />
-            </Part>
-          )}
-        </section>
-      )}
+      <section className="stack" id={SEND} tabIndex={-1} aria-label="Send">
+        <h2>{hasEnded ? "Report" : "Send"}</h2>
+        {isDraft && <Choices kind={kind} draft={draft} />}
+        {!isDraft ? (
+          <Part>
+            <SendOf kind={kind} draft={draft} />
+          </Part>
+        ) : isDirty ? (
+          <p className="notice">Save your changes before you check and send the {kind}.</p>
+        ) : (
+          // Another content or target has another check.
+          <CheckSend key={updated_at} kind={kind} draft={draft} onShow={setShown} />
+        )}
+      </section>
     </>
   );
 }

@@ -13,6 +13,7 @@ import { Body } from "./body.tsx";
 import { type Content, changesFrom, contentOf, isHtml, type Place, saveEdits, type Written } from "./content.ts";
 import { type Draft, IN_TURN, useAccounts, useContent, useSettings } from "./drafts.ts";
 import { TagField } from "./tag-field.tsx";
+import { Recipients } from "./targets.tsx";
 
 /** From the last change on. */
 const AUTOSAVE_MS = 1_500;
@@ -28,16 +29,18 @@ const FIRST_EMPTY = ':is([name="from_email"], [name="subject"])[value=""]';
 const withLines = (data: Written) => ({ ...data, text: linesOfText(contentOf(data, []).blocks) });
 
 /** The content of a draft. */
-export function DraftEditor(of: Pick<EditorProps, "onDirty" | "shown"> & { kind: Kind; draft: Draft }) {
-  const { kind, draft, onDirty, shown } = of;
+export function DraftEditor(
+  of: Pick<EditorProps, "onDirty" | "shown"> & { kind: Kind; draft: Draft; children: ReactNode },
+) {
+  const { kind, draft, onDirty, shown, children } = of;
   const accounts = useAccounts();
   const { merge_tags: tags } = useSettings(kind, draft.id);
   const place = useContent(kind, draft.id);
   const sender = kind === "newsletter" ? "from_email" : "from_name";
   const [isOpen] = useState("from_email" in draft && !draft.from_email);
-  const below: EditorProps["below"] = (input) => (
+  const from: EditorProps["children"] = (input) => (
     <details className="stack" open={isOpen}>
-      <summary>{["Sender and name", input(sender).value].filter(Boolean).join(": ")}</summary>
+      <summary>{["From", input(sender).value].filter(Boolean).join(": ")}</summary>
       <div className="fields">
         <Field label="Name" required maxLength={200} hint="Only your team sees it." {...input("name")} />
         {kind === "newsletter" && (
@@ -58,7 +61,12 @@ export function DraftEditor(of: Pick<EditorProps, "onDirty" | "shown"> & { kind:
       </div>
     </details>
   );
-  return <Editor {...{ place, draft, tags, onDirty, shown, below }} mayWrite={useRole("EDITOR")} />;
+  const bar = { send: children, first: <Recipients kind={kind} draft={draft} /> };
+  return (
+    <Editor {...{ place, draft, tags, onDirty, shown, ...bar }} mayWrite={useRole("EDITOR")}>
+      {from}
+    </Editor>
+  );
 }
 
 /** What a controlled field takes, by its name. */
@@ -77,18 +85,20 @@ interface EditorProps {
   onDirty?: ((isDirty: boolean) => void) | undefined;
   /** The place that is to be shown, as `ShowPlace` says. */
   shown?: readonly number[] | undefined;
+  /** In the bar that stays. */
+  send?: ReactNode;
+  /** Below that bar. */
+  first?: ReactNode;
   /** Above the subject. */
   children?: (input: InputOf) => ReactNode;
-  /** Below the preheader. */
-  below?: (input: InputOf) => ReactNode;
   isSubjectRequired?: boolean;
   /** It has never been saved. */
   isNew?: boolean;
 }
 
 /** Edits the text of a mail. */
-export function Editor({ place, draft, tags, mayWrite, onDirty, shown, children, below, ...is }: EditorProps) {
-  const { isSubjectRequired, isNew } = is;
+export function Editor({ place, draft, tags, mayWrite, onDirty, shown, children, ...is }: EditorProps) {
+  const { isSubjectRequired, isNew, send, first } = is;
   const { base } = useWorkspace();
   const { read, fields, isAutosaved } = place;
   const queries = useQueryClient();
@@ -186,6 +196,25 @@ export function Editor({ place, draft, tags, mayWrite, onDirty, shown, children,
 
   return (
     <div className="stack">
+      {mayWrite && (
+        <div className="head save">
+          <div className="actions">
+            <button
+              type="submit"
+              form={formId}
+              className={send ? undefined : "primary"}
+              disabled={isPending || !isDirty}
+            >
+              Save
+            </button>
+            <span className="muted" role="status">
+              {isPending ? "Saving…" : isDirty || (isNew && !savedAt) ? "Not saved yet" : `Saved ${timeText(last)}`}
+            </span>
+          </div>
+          {send}
+        </div>
+      )}
+      {first}
       <form
         ref={form}
         id={formId}
@@ -208,7 +237,6 @@ export function Editor({ place, draft, tags, mayWrite, onDirty, shown, children,
               {...input("preheader")}
             />
           )}
-          {below?.(input)}
         </RefusedBy>
       </form>
       {draft.is_of_old_brand && mayWrite && (
@@ -231,8 +259,8 @@ export function Editor({ place, draft, tags, mayWrite, onDirty, shown, children,
         problem={error ? problemOf(error, "body") : undefined}
         shownPath={shownPath}
       />
-      {mayWrite && (
-        <div className="actions save">
+      {error && (
+        <div className="refused">
           {refusedAt ? (
             <div className="problem" role="alert">
               <p>{`${refusedAt.words} ${problemOf(error, refusal?.param ?? "")?.replace(/^./, (letter) => letter.toLowerCase())}`}</p>
@@ -243,12 +271,6 @@ export function Editor({ place, draft, tags, mayWrite, onDirty, shown, children,
           ) : (
             <Problem error={refusal?.status === 401 ? NOT_SAVED : error} />
           )}
-          <button type="submit" form={formId} className="primary" disabled={isPending || !isDirty}>
-            Save
-          </button>
-          <span className="muted" role="status">
-            {isPending ? "Saving…" : isDirty || (isNew && !savedAt) ? "Not saved yet" : `Saved ${timeText(last)}`}
-          </span>
         </div>
       )}
       <Guard isDirty={isDirty} save={isAutosaved ? () => mutateAsync(null) : undefined} />

@@ -1,7 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { useWorkspace } from "../../session.tsx";
 import { ChoiceFilter, SearchFilter, useFilters } from "../filters.tsx";
-import { Facts, Loading, Problem } from "../page.tsx";
+import { Facts, Loading, Notice, Problem } from "../page.tsx";
 import type { Mail } from "./drafts.ts";
 
 const VIEWS = { phone: "Phone (360 px)", text: "Text part" };
@@ -21,6 +21,11 @@ export function follow(index: number): void {
   document.querySelectorAll<HTMLIFrameElement>(".draft iframe").forEach(scroll);
 }
 
+const DOCK_ID = "dock";
+/** The place of the values of the block that is selected in the editor. */
+export const Dock = () => <div id={DOCK_ID} className="dock" />;
+export const dock = () => document.getElementById(DOCK_ID);
+
 interface PreviewProps {
   mail: Mail;
   /** Changes with each save: the saved mail is shown. */
@@ -37,6 +42,22 @@ export function Preview({ mail, version }: PreviewProps) {
     placeholderData: (before) => before,
     retry: false,
   });
+  const found = useQuery({
+    queryKey: [base, "found", query.data?.people, find],
+    queryFn: async () => {
+      const search = { in: query.data?.people ?? "subscribers", text: find ?? "" };
+      const people = (await client.app.audience.search.query({ query: search })).data as unknown as Person[];
+      set({ person: people[0]?.email ?? person });
+      return people;
+    },
+    enabled: Boolean(find && query.data),
+    // A person who is chosen later stays.
+    ...{ staleTime: "static", retry: false },
+  });
+  const others = (found.data ?? []).map(({ email, first_name: first, last_name: last }) => [
+    email,
+    mailbox({ name: [first, last].filter(Boolean).join(" "), address: email }),
+  ]);
   const parameters = new URLSearchParams({ team, environment: environment.toUpperCase(), version });
   if (mail.step_id) parameters.set("step", mail.step_id);
   if (person) parameters.set("person", person);
@@ -44,25 +65,25 @@ export function Preview({ mail, version }: PreviewProps) {
   const shown = query.error ? undefined : query.data;
   return (
     <section className="stack" aria-label="Preview">
+      <Dock />
       <h2>Preview</h2>
       <div className="filters">
         <ChoiceFilter
           name="person"
           label="Preview as"
           any="First recipient"
-          choices={{ ...EXAMPLES, ...(person && !(person in EXAMPLES) && { [person]: person }) }}
+          choices={{
+            ...EXAMPLES,
+            ...(person && !(person in EXAMPLES) && { [person]: person }),
+            ...Object.fromEntries(others),
+          }}
         />
-        <SearchFilter name="find" label="Other people: address or name begins with" submit="Find" />
+        <SearchFilter name="find" label="Other people: address or name" submit="Find" />
         <ChoiceFilter name="view" label="View" any="Wide (600 px)" choices={VIEWS} />
         <ChoiceFilter name="look" label="Look" any="Light" choices={LOOKS} />
       </div>
-      {find && query.data && (
-        <FoundPeople
-          among={query.data.people}
-          beginning={find}
-          onChoose={(email) => set({ person: email, find: undefined })}
-        />
-      )}
+      <Notice>{find && found.data?.length === 0 && "No matches."}</Notice>
+      <Problem error={found.error} />
       {query.isPending && <Loading />}
       <Problem error={query.error} />
       {shown && (
@@ -99,37 +120,6 @@ export function Preview({ mail, version }: PreviewProps) {
         </>
       )}
     </section>
-  );
-}
-
-function FoundPeople({
-  among,
-  beginning,
-  onChoose,
-}: {
-  among: "subscribers" | "contacts";
-  beginning: string;
-  onChoose: (email: string) => void;
-}) {
-  const { client, base } = useWorkspace();
-  const { data, error } = useQuery({
-    queryKey: [base, among, beginning],
-    queryFn: async () =>
-      (await client.app.audience.search.query({ query: { in: among, text: beginning } })).data as unknown as Person[],
-    retry: false,
-  });
-  return (
-    <div role="status">
-      <Problem error={error} />
-      {data?.length === 0 && "No matches."}
-      <div className="actions">
-        {data?.map(({ email, first_name: first, last_name: last }) => (
-          <button key={email} type="button" onClick={() => onChoose(email)}>
-            {mailbox({ name: [first, last].filter(Boolean).join(" "), address: email })}
-          </button>
-        ))}
-      </div>
-    </div>
   );
 }
 

@@ -12,16 +12,16 @@ const DAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"
 const OF_TEAM = { OFF: "off", ALL: "for everyone who has not said no", AGREED: "for people who agreed" };
 const TRACKING: Record<string, boolean | null> = { team: null, on: true, off: false };
 
-export const RECIPIENTS_ID = "recipients";
+interface Of {
+  kind: Kind;
+  draft: Draft;
+}
 
-/** Whom a draft goes to, on which days, and whether opens and clicks are counted. Each choice is saved at once. */
-export function Targets({ kind, draft }: { kind: Kind; draft: Draft }) {
-  const { client, current, base } = useWorkspace();
-  const targets = useSizedTargets(kind);
-  const accounts = useAccounts();
-  const { tracking, team_tracking, segment_id, segment_name } = useSettings(kind, draft.id);
-  const segments = useTargets("campaign");
-  const { attachList, detachList, attachAccounts, change, settings } = client.app.content;
+/** Saves each choice of a draft at once. */
+function useChoices({ kind, draft }: Of) {
+  const { client, base } = useWorkspace();
+  const { tracking, segment_id } = useSettings(kind, draft.id);
+  const { settings } = client.app.content;
   const content = useContent(kind, draft.id);
   const one = { type: kind, id: draft.id };
   const read = async () => {
@@ -37,6 +37,20 @@ export function Targets({ kind, draft }: { kind: Kind; draft: Draft }) {
     const now = { ...draft, tracking, segment_id, ...queries.getQueryData<Draft>(key) };
     return saveFrom({ ...now, ...queries.getQueryData<object>([...key, "settings"]) }, body, write);
   };
+  return { one, save, dialog };
+}
+
+/** Whom a draft goes to. */
+export function Recipients({ kind, draft }: Of) {
+  const targets = useSizedTargets(kind);
+  const accounts = useAccounts();
+  const { segment_id, segment_name } = useSettings(kind, draft.id);
+  const segments = useTargets("campaign");
+  const { attachList, detachList, attachAccounts, change } = useWorkspace().client.app.content;
+  const { one, save, dialog } = useChoices({ kind, draft });
+  const chosen = "lists" in draft ? draft.lists : [draft.segment_id];
+  const names = targets.filter(({ id }) => chosen.includes(id)).map(({ name }) => name);
+  const [isOpen] = useState(names.length === 0);
   const saveSegment = (chosen: string) => {
     const body = { segment_id: chosen || null };
     return save(body, (options) => change.mutate({ body: { ...one, ...body } }, options));
@@ -44,7 +58,11 @@ export function Targets({ kind, draft }: { kind: Kind; draft: Draft }) {
   const isDeleted = segment_id !== null && !segments.some(({ id }) => id === segment_id);
   const deleted = isDeleted ? [{ id: segment_id, name: `${segment_name} (deleted: choose another)` }] : [];
   return (
-    <section className="cards" id={RECIPIENTS_ID} tabIndex={-1} aria-label="Recipients and sending">
+    <details className="stack" open={isOpen}>
+      <summary>
+        To: {names.join(", ") || `choose ${kind === "newsletter" ? "a list" : "a segment"}`}
+        {"lists" in draft && segment_name && `, in segment ${segment_name}`}
+      </summary>
       {"lists" in draft ? (
         <>
           <Several
@@ -91,6 +109,19 @@ export function Targets({ kind, draft }: { kind: Kind; draft: Draft }) {
           />
         </>
       )}
+      {dialog}
+    </details>
+  );
+}
+
+/** On which days a draft starts, and whether opens and clicks are counted. */
+export function Choices({ kind, draft }: Of) {
+  const { client, current } = useWorkspace();
+  const { tracking, team_tracking } = useSettings(kind, draft.id);
+  const { change } = client.app.content;
+  const { one, save, dialog } = useChoices({ kind, draft });
+  return (
+    <div className="cards">
       <Several
         label="Days it may start"
         hint={`In the team's time zone, ${current.timeZone}. Choose none for any day.`}
@@ -116,7 +147,7 @@ export function Targets({ kind, draft }: { kind: Kind; draft: Draft }) {
         }}
       />
       {dialog}
-    </section>
+    </div>
   );
 }
 

@@ -46,7 +46,9 @@ export function CheckSend({ kind, draft, onShow }: { kind: Kind; draft: Draft; o
   const { report, preview, confirmKey } = check.data ?? {};
   const result = useRef<HTMLDivElement>(null);
   useEffect(() => {
-    if (report) result.current?.focus();
+    if (!report) return;
+    result.current?.focus();
+    result.current?.scrollIntoView({ block: "center" });
   }, [report]);
   const warnings = useWarnings(mail, check.submittedAt, report !== undefined);
   const links = useLinks(mail, report && check.submittedAt);

@@ -53,6 +53,29 @@ export const insertBlock = (editor: Editor, json: JSONContent): boolean =>
     })
     .run();
 
+/** Puts the cursor behind a block: into the paragraph there, or a new one. */
+export const caretAfter = (editor: Editor, { from, node }: Block): boolean =>
+  editor
+    .chain()
+    .command(({ tr }) => {
+      const end = from + node.nodeSize;
+      if (!node.isInline && !tr.doc.resolve(end).nodeAfter?.isTextblock)
+        tr.insert(end, editor.schema.node("paragraph"));
+      tr.setSelection(TextSelection.near(tr.doc.resolve(end))).scrollIntoView();
+      return true;
+    })
+    .focus()
+    .run();
+
+/** The image above the cursor that lacks its text: it was put there just now. */
+export function imageAbove({ state: { selection } }: Editor): Block | undefined {
+  const { $from, empty } = selection;
+  if (!empty || $from.depth === 0 || $from.parentOffset > 0) return undefined;
+  const node = $from.doc.resolve($from.before()).nodeBefore;
+  const isIt = node?.type.name === "image" && node.attrs["src"] && !node.attrs["alt"];
+  return isIt ? { from: $from.before() - node.nodeSize, node } : undefined;
+}
+
 /** Changes the places of a block, or an item of a list, and the one before it (-1) or behind it (1). */
 export const moveBlock = (editor: Editor, step: -1 | 1): boolean =>
   editor.commands.command(({ tr }) => {

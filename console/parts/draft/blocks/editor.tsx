@@ -1,7 +1,7 @@
 import { Editor } from "@tiptap/core";
 import { NodeSelection, Selection } from "@tiptap/pm/state";
 import { type CSSProperties, useEffect, useReducer, useRef, useState } from "react";
-import { flushSync } from "react-dom";
+import { createPortal, flushSync } from "react-dom";
 import { FONT_FAMILIES, readableOn, textOn } from "../../../../lib/mail-style.ts";
 import { useData } from "../../../session.tsx";
 import { Dialog } from "../../dialog.tsx";
@@ -9,14 +9,16 @@ import { Form } from "../../form.tsx";
 import { type Image, imagesIn, useUpload } from "../../images.tsx";
 import { Icon, Notice, Problem } from "../../page.tsx";
 import type { BodyProps } from "../drafts.ts";
-import { follow } from "../preview.tsx";
+import { dock, follow } from "../preview.tsx";
 import {
   alignText,
   type Block,
   beginText,
   blockOf,
+  caretAfter,
   columnsAround,
   duplicateBlock,
+  imageAbove,
   insertBlock,
   moveBlock,
   selectAt,
@@ -31,12 +33,18 @@ import { blocksText } from "./text.ts";
 import { Toolbar } from "./toolbar.tsx";
 
 const WORDS =
-  "Type / to insert a block or {{ for a merge tag, paste or drop an image, and press Alt+F10 for the toolbar or Enter on a selected block for its settings.";
+  "Type / to insert a block or {{ to personalise, paste or drop an image, and press Alt+F10 for the toolbar or Enter on a selected block for its settings.";
 
 /** Between the tools and the place of the cursor. */
 const SPACE_PX = 8;
-/** Height of the row that sticks to the bottom. */
-const SAVE_PX = 64;
+/** Height of the bar above the tools. */
+const SAVE_PX = 56;
+
+/** What the values of a block cover at the bottom of a phone. */
+const dockPx = () => {
+  const place = dock();
+  return place && getComputedStyle(place).position === "fixed" ? place.offsetHeight : 0;
+};
 
 /** The brand's accent and font, for the style sheet. */
 const lookOf = ({ accent_color: accent, font }: { accent_color: string; font: keyof typeof FONT_FAMILIES }) =>
@@ -53,7 +61,6 @@ export function BlocksEditor({ value, onChange, tags, readOnly, shownPath }: Bod
   const place = useRef<HTMLDivElement>(null);
   const around = useRef<HTMLDivElement>(null);
   const tools = useRef<HTMLDivElement>(null);
-  const dock = useRef<HTMLDivElement>(null);
   const [editor, setEditor] = useState<Editor>();
   const [, render] = useReducer((count: number) => count + 1, 0);
   const [opened, setOpened] = useState<Kind>();
@@ -65,13 +72,13 @@ export function BlocksEditor({ value, onChange, tags, readOnly, shownPath }: Bod
   const begun = editor && !readOnly ? menuAt(editor, tags, opened) : undefined;
   const menu = isDismissed ? undefined : begun;
   const active = Math.min(chosen, (menu?.options.length ?? 1) - 1);
-  const focus = (selector: string) => around.current?.querySelector<HTMLElement>(selector)?.focus();
+  const focus = (selector: string) => document.querySelector<HTMLElement>(selector)?.focus();
   const focusPanel = () => focus(".panel :is(input, select, textarea)");
   const pick = (option: Option | undefined) => {
     if (!editor || !menu || !option) return;
     editor.view.focus();
     flushSync(() => choose(editor, menu, option));
-    if (menu.kind === "block" && selectedLeaf(editor)) focusPanel();
+    if (selectedLeaf(editor)) focusPanel();
   };
   const isReplacing = useRef(false);
   const upload = useUpload((image: Image) => {
@@ -79,9 +86,10 @@ export function BlocksEditor({ value, onChange, tags, readOnly, shownPath }: Bod
     if (!editor || editor.isDestroyed) return;
     const [attrs, old] = [imageValues(image), isReplacing.current ? selectedLeaf(editor) : undefined];
     isReplacing.current = false;
-    const isOfImage = old?.node.type.name === "image";
-    flushSync(() => (isOfImage ? setValues(editor, old, attrs) : insertBlock(editor, { type: "image", attrs })));
-    focus(".panel [name=block-alt]");
+    if (old?.node.type.name === "image") setValues(editor, old, attrs);
+    else insertBlock(editor, { type: "image", attrs });
+    const made = selectedLeaf(editor);
+    if (made) caretAfter(editor, made);
   });
   /** Uploads what was pasted or dropped, if it is images. @param at a place of the document */
   const take = (data: DataTransfer | null, at?: { pos: number; inside: number } | null): boolean => {
@@ -107,7 +115,7 @@ export function BlocksEditor({ value, onChange, tags, readOnly, shownPath }: Bod
       else if (opened) setOpened(undefined);
       else setDismissed(true);
     } else if (altKey && step !== undefined) moveBlock(editor, step);
-    else if (altKey && key === "F10") focus("[role=toolbar] [tabindex='0']");
+    else if (altKey && key === "F10") focus(".blocks [role=toolbar] [tabindex='0']");
     else if ((ctrlKey || metaKey) && key.toLowerCase() === "k") setLinking(true);
     else if ((ctrlKey || metaKey) && key.toLowerCase() === "d") duplicateBlock(editor);
     else if ((ctrlKey || metaKey) && shiftKey && /^[elr]$/i.test(key)) alignText(editor, key.toLowerCase());
@@ -133,10 +141,10 @@ export function BlocksEditor({ value, onChange, tags, readOnly, shownPath }: Bod
     const covered = {
       ...{ right: 0, left: 0 },
       get top() {
-        return (tools.current?.offsetHeight ?? 0) + SPACE_PX;
+        return (tools.current?.offsetHeight ?? 0) + SAVE_PX + SPACE_PX;
       },
       get bottom() {
-        return (dock.current?.offsetHeight ?? 0) + SAVE_PX;
+        return dockPx() + SPACE_PX;
       },
     };
     const made = new Editor({
@@ -171,7 +179,7 @@ export function BlocksEditor({ value, onChange, tags, readOnly, shownPath }: Bod
           // Once it is selected.
           click: (_, { target }) => {
             const isPlace = !now.current.readOnly && (target as Element).matches(".no-image");
-            if (isPlace) around.current?.querySelector<HTMLElement>(".panel button")?.click();
+            if (isPlace) document.querySelector<HTMLElement>(".panel button")?.click();
           },
         },
         handlePaste: (_, { clipboardData }) => now.current.take(clipboardData),
@@ -195,15 +203,15 @@ export function BlocksEditor({ value, onChange, tags, readOnly, shownPath }: Bod
     if (editor && shownPath) selectAt(editor, shownPath);
   }, [editor, shownPath]);
 
-  // The tools stick to the top, and the values of a block to the bottom: no text moves as they come.
+  // The tools stick to the top, and on a phone the values of a block to the bottom: no text moves as they come.
   useEffect(() => {
     const { style } = document.documentElement;
     const observer = new ResizeObserver(() => {
-      const below = (dock.current?.offsetHeight ?? 0) + SAVE_PX;
-      style.scrollPaddingBlock = `${(tools.current?.offsetHeight ?? 0) + SPACE_PX}px ${below}px`;
+      const above = (tools.current?.offsetHeight ?? 0) + SAVE_PX + SPACE_PX;
+      style.scrollPaddingBlock = `${above}px ${dockPx() + SPACE_PX}px`;
       editor?.view.dom.querySelector(".ProseMirror-selectednode")?.scrollIntoView({ block: "nearest" });
     });
-    for (const { current } of [tools, dock]) if (current) observer.observe(current);
+    for (const one of [tools.current, dock()]) if (one) observer.observe(one);
     return () => {
       observer.disconnect();
       style.scrollPaddingBlock = "";
@@ -219,7 +227,8 @@ export function BlocksEditor({ value, onChange, tags, readOnly, shownPath }: Bod
     if (!begun) setDismissed(false);
   }, [editor, option, begun]);
 
-  const block = editor && (selectedLeaf(editor) ?? columnsAround(editor));
+  const block = editor && (selectedLeaf(editor) ?? imageAbove(editor) ?? columnsAround(editor));
+  const values = dock();
   const index = editor?.state.selection.$from.index(0) ?? 0;
   useEffect(() => follow(index), [index]);
   return (
@@ -257,9 +266,7 @@ export function BlocksEditor({ value, onChange, tags, readOnly, shownPath }: Bod
         <div ref={place} />
         {!opened && options}
       </div>
-      <div ref={dock} className="dock">
-        {block && !readOnly && <Panel key={block.from} editor={editor} block={block} tags={tags} />}
-      </div>
+      {block && !readOnly && values && createPortal(<Panel key={block.from} {...{ editor, block, tags }} />, values)}
       <Notice>{upload.isPending && "Uploading…"}</Notice>
       <Problem error={upload.error} />
       {!readOnly && <p className="muted">{WORDS}</p>}

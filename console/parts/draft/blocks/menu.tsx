@@ -1,9 +1,12 @@
 import type { ChainedCommands, Editor, JSONContent } from "@tiptap/core";
 import { useLayoutEffect, useRef } from "react";
 import { insertBlock } from "./commands.ts";
+import { needsFallback, tagNames } from "./text.ts";
 
 export interface Option {
   name: string;
+  /** By which it is found, too. */
+  tag?: string;
   group?: string;
   run: (editor: Editor) => unknown;
 }
@@ -61,14 +64,19 @@ export function menuAt({ state: { selection } }: Editor, tags: readonly string[]
   const kind = opened ?? (slash ? "block" : braces ? "tag" : undefined);
   if (!kind) return undefined;
   const query = opened ? "" : (blockName ?? tagName ?? "").toLowerCase();
-  const all: readonly Option[] = kind === "block" ? BLOCKS : tags.map(tagOption);
-  const options = all.filter(({ name }) => name.toLowerCase().includes(query));
+  const all: readonly Option[] = kind === "block" ? BLOCKS : Object.entries(tagNames(tags)).map(tagOption);
+  const options = all.filter(({ name, tag }) => `${name} ${tag}`.toLowerCase().includes(query));
   return options.length > 0 ? { kind, typed: opened ? "" : (slash ?? braces ?? ""), options } : undefined;
 }
 
-const tagOption = (name: string): Option => ({
+const tagOption = ([tag, name]: readonly [string, string]): Option => ({
   name,
-  run: (editor) => editor.commands.insertContent({ type: "mergeTag", attrs: { name } }),
+  tag,
+  run: (editor) => {
+    const { from } = editor.state.selection;
+    editor.commands.insertContent({ type: "mergeTag", attrs: { name: tag } });
+    if (needsFallback(tag)) editor.commands.setNodeSelection(from);
+  },
 });
 
 export function choose(editor: Editor, { typed }: Menu, { run }: Option): void {
@@ -110,7 +118,7 @@ export function Options({ editor, menu: { kind, typed, options }, active, onChoo
           {some.map((option) => (
             // biome-ignore lint/a11y/useFocusableInteractive: the editor keeps the focus
             <div
-              key={option.name}
+              key={option.tag ?? option.name}
               id={`${MENU_ID}-${options.indexOf(option)}`}
               role="option"
               aria-selected={option === options[active]}

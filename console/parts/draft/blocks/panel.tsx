@@ -1,10 +1,10 @@
 import type { Editor } from "@tiptap/core";
 import { NETWORKS } from "../../../../lib/mail-style.ts";
-import { Field, type FieldProps, textsOf } from "../../form.tsx";
+import { Field, type FieldProps } from "../../form.tsx";
 import { PickImage } from "../../images.tsx";
-import { type Block, setValues } from "./commands.ts";
+import { type Block, caretAfter, setValues } from "./commands.ts";
 import { imageValues, isOwn, type SocialLink } from "./schema.ts";
-import { NAMES } from "./text.ts";
+import { NAMES, tagNames } from "./text.ts";
 
 type Input = readonly [name: string, label: string, more?: Omit<FieldProps, "name" | "label">];
 
@@ -34,7 +34,7 @@ const INPUTS: Readonly<Record<string, readonly Input[]>> = {
     ["widths", "Widths of two columns", { choices: { "": "Equal", "1:2": "1/3 and 2/3", "2:1": "2/3 and 1/3" } }],
   ],
   mergeTag: [
-    ["fallback", "Fallback", { maxLength: 200, hint: "For people without a value, such as “there” in “Hello there”." }],
+    ["fallback", "For people without one", { maxLength: 200, hint: "As “there” in “Hello there”. Then press Enter." }],
   ],
 };
 
@@ -57,13 +57,27 @@ export function Panel({ editor, block, tags }: PanelProps) {
     ...(INPUTS[name] ?? []).filter(([key]) =>
       key === "widths" ? block.node.childCount === 2 : key !== "src" || !isOwn(block.node.attrs["src"]),
     ),
-    ...(name === "mergeTag" ? [["name", "Merge tag", { choices: textsOf(tags) }] as const] : []),
+    ...(name === "mergeTag" ? [["name", "Shows", { choices: tagNames(tags) }] as const] : []),
   ];
   if (inputs.length === 0 && name !== "socialLinks") return null;
   return (
-    <fieldset className="card panel fields" onKeyDown={({ key }) => void (key === "Escape" && editor.commands.focus())}>
+    <fieldset
+      className="card panel fields"
+      onKeyDown={({ key, target }) => {
+        if (key !== "Escape" && (key !== "Enter" || !(target instanceof HTMLInputElement))) return;
+        if (block.node.isInline || key === "Enter") caretAfter(editor, block);
+        else editor.commands.focus();
+      }}
+    >
       <legend>{name === "columns" && block.node.childCount === 1 ? "Area" : NAMES[name]}</legend>
-      {name === "image" && <PickImage onPick={(image) => setValues(editor, block, imageValues(image))} />}
+      {name === "image" && (
+        <PickImage
+          onPick={(image) => {
+            setValues(editor, block, imageValues(image));
+            caretAfter(editor, block);
+          }}
+        />
+      )}
       {inputs.map(([key, label, more]) => (
         <Field
           key={key}

@@ -4,7 +4,7 @@ import { Plugin } from "@tiptap/pm/state";
 import StarterKit from "@tiptap/starter-kit";
 import { CONTENT_WIDTH, NETWORKS, textOn } from "../../../../lib/mail-style.ts";
 import { cleanPaste } from "./paste.ts";
-import { blocksText, tagText } from "./text.ts";
+import { blocksText, tagName, tagText } from "./text.ts";
 
 export interface SocialLink {
   network: string;
@@ -158,7 +158,11 @@ const MergeTag = leaf({
   name: "mergeTag",
   isInline: true,
   attributes: { name: "", fallback: null },
-  show: ({ name, fallback }) => ["span", { class: "chip" }, fallback ? `${name}, or ${fallback}` : String(name)],
+  show: ({ name, fallback }) => [
+    "span",
+    { class: "chip" },
+    `${tagName(String(name))}${fallback ? `, or “${fallback}”` : ""}`,
+  ],
 }).extend({
   addInputRules() {
     const find = new RegExp(`${TAG}$`);

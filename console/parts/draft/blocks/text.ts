@@ -1,5 +1,6 @@
 /** Documents of blocks as texts; without the editor's code, which only a draft loads. */
 import type { JSONContent } from "@tiptap/core";
+import { capitalized } from "../../../api.ts";
 
 type Values = Readonly<Record<string, unknown>>;
 
@@ -20,6 +21,24 @@ export const EMPTY = '{"content":[{"type":"paragraph"}],"type":"doc"}';
 
 /** A merge tag as the service reads it. */
 export const tagText = ({ name, fallback }: Values) => `{{ ${name}${fallback ? ` | default: "${fallback}"` : ""} }}`;
+
+const TAG_NAMES: Readonly<Record<string, string>> = {
+  email: "Email address",
+  unsubscribe_url: "Link to unsubscribe",
+  tracking_url: "Link to the choice of tracking",
+  web_url: "Link to the web version",
+};
+/** A merge tag as people call it. */
+export const tagName = (name: string): string =>
+  TAG_NAMES[name] ?? capitalized(name.replace(/^fields\./, "").replaceAll("_", " "));
+/** By the tags, those of which a person may lack a value first. */
+export const tagNames = (tags: readonly string[]): Record<string, string> =>
+  Object.fromEntries(
+    tags.toSorted((a, b) => Number(needsFallback(b)) - Number(needsFallback(a))).map((tag) => [tag, tagName(tag)]),
+  );
+
+/** Whether a person may lack its value. */
+export const needsFallback = (name: string): boolean => /^(first_name|last_name|fields\..*)$/.test(name);
 
 /** As one text for one document: in the order of the names, and without attributes and contents that say nothing. */
 export const blocksText = (document: unknown): string =>
@@ -56,6 +75,7 @@ const PLACEHOLDER = /\[\p{L}[^[\]\n]{2,200}\]/u;
 const WEAK: Readonly<Record<string, (node: JSONContent) => boolean>> = {
   placeholder: ({ text = "" }) => PLACEHOLDER.test(text),
   empty_link: ({ type, attrs }) => type === "button" && !attrs?.["href"],
+  empty_image: ({ type, attrs }) => type === "image" && !attrs?.["src"],
   image_without_text: ({ type, attrs }) => type === "image" && Boolean(attrs?.["src"]) && !attrs?.["alt"]?.trim(),
 };
 

@@ -106,8 +106,8 @@ export function Toolbar({ editor, onOpen, children }: ToolbarProps) {
       <button type="button" className="primary" onClick={() => onOpen("block")}>
         Insert
       </button>
-      <button type="button" aria-label="Merge tag" title="Merge tag" onClick={() => onOpen("tag")}>
-        {"{ }"}
+      <button type="button" onClick={() => onOpen("tag")}>
+        Personalise
       </button>
       <Select
         aria-label="Style"
