@@ -4,8 +4,8 @@ import { mkdtempSync, readFileSync, rmSync, symlinkSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
+import { changedFiles, currentDigests, releasedDigests } from "../support/kept.ts";
 import { testsOf } from "../support/long.ts";
-import { changedFiles, currentDigests, releasedDigests } from "./kept.ts";
 import { licences, releaseChanges, sameSbom } from "./release.ts";
 
 const { it, longIt } = testsOf();

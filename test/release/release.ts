@@ -10,7 +10,7 @@ import { join } from "node:path";
 import { gzipSync } from "node:zlib";
 import { openApiDocument } from "../../api/openapi/document.ts";
 import { appRouter } from "../../api/router.ts";
-import { keepFiles } from "./kept.ts";
+import { keepFiles } from "../support/kept.ts";
 
 const ROOT = join(import.meta.dirname, "../..");
 const UNRELEASED = "## Unreleased\n";
@@ -120,8 +120,7 @@ function writeVersion(version: string): void {
     text.replace(/newTag: [\d.]+/, `newTag: ${version}`),
   );
   replace("docs/operations/deploy.md", (text) => text.replaceAll(/mailkeel:\d+\.\d+\.\d+/g, `mailkeel:${version}`));
-  for (const folder of [ROOT, join(ROOT, "client")])
-    run("npm", ["version", version, "--no-git-tag-version", "--allow-same-version"], folder);
+  run("npm", ["version", version, "--no-git-tag-version", "--allow-same-version"]);
 }
 
 if (import.meta.main) {

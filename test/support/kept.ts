@@ -3,7 +3,7 @@ import { globSync, mkdirSync, readFileSync, renameSync, writeFileSync } from "no
 import { basename, join } from "node:path";
 
 const ROOT = join(import.meta.dirname, "../..");
-const DIGESTS = join(import.meta.dirname, "kept.json");
+const DIGESTS = join(import.meta.dirname, "../release/kept.json");
 /** Databases and running workflows remember them: no later version changes them. */
 const KEPT = ["db/migrations/*.ts", "test/histories/*/*.json"];
 
