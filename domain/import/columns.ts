@@ -3,6 +3,9 @@ import type { ConsentStatus, SuppressionReason } from "../../db/entities/audienc
 export const COLUMNS = ["email", "first_name", "last_name", "tracking_consent"] as const;
 export type Column = (typeof COLUMNS)[number];
 
+/** Columns, and uses of a column, that are no custom field. */
+export const OWN_NAMES: ReadonlySet<string> = new Set([...COLUMNS, "none", "ignored", "consent"]);
+
 /** Of a file of refused rows: the reasons. A column of this name is not imported. */
 export const REFUSAL_COLUMN = "Rejected because";
 

@@ -15,6 +15,7 @@ import {
   isMaybeAddress,
   isRefusal,
   likelyConsent,
+  OWN_NAMES,
   REFUSAL_COLUMN,
   readConsent,
   readTracking,
@@ -308,9 +309,9 @@ function readHeader(names: string[], options: FileOptions): Header {
   return { columns, consent, unread };
 }
 
-/** Only the address is read of a person who is to be suppressed. */
+/** Only the address is read of a person who is to be suppressed. A field that has the name of a use is no column. */
 const knownColumns = ({ fields, isBlockList = false }: FileOptions): string[] =>
-  isBlockList ? ["email"] : [...COLUMNS, ...fields.keys()];
+  isBlockList ? ["email"] : [...COLUMNS, ...[...fields.keys()].filter((name) => !OWN_NAMES.has(name))];
 
 /** The use of each column by its name, as far as that is clear. */
 export function findUses(names: readonly string[], options: FileOptions): ColumnUse[] {
@@ -344,7 +345,7 @@ function readPerson(header: Header, options: FileOptions, { line, texts }: TextR
   for (const [i, column] of columns.entries()) {
     const text = originalText((texts[i] ?? "").trim());
     if (column === undefined || text === "") continue;
-    const type = types.get(column);
+    const type = OWN_NAMES.has(column) ? undefined : types.get(column);
     if (type === undefined) {
       values[column as Column] = text;
       continue;

@@ -474,6 +474,29 @@ describe("CSV import", () => {
       assert.equal((await load(csv.replace("City", "Town"))).unchanged, 3);
     });
 
+    it("reads consent, and leaves out what is not imported, also where a field has the name of a use", async () => {
+      // Of a release that reserved none of these names.
+      const old = ["consent", "none", "ignored", "tracking_consent"].map((name) => ({ name, type: "text" as const }));
+      const rows = old.map((field) => ({ ...field, team_id: team.team.id, environment: "LIVE" as const }));
+      await kysely(team.em).insertInto("contact_fields").values(rows).execute();
+      const csv = "email,Consent,None,City,tracking_consent\nin@x.example,yes,x,Bonn,no\nout@x.example,no,x,Rom,no\n";
+      for (const uses of [undefined, ["email", "consent", "none", "city", "tracking_consent"]]) {
+        const listId = await makeList("SINGLE");
+        const { notes } = await load(csv, { listId, uses });
+        assert.deepEqual([notes.statusColumns, notes.ignoredColumns], [["Consent"], ["None"]]);
+        assert.deepEqual(await statuses(listId), [
+          ["in@x.example", "CONFIRMED"],
+          ["out@x.example", "UNSUBSCRIBED"],
+        ]);
+        assert.deepEqual(await contacts(), [["in", null, { city: "Bonn" }]]);
+        const denied = await kysely(team.em)
+          .deleteFrom("tracking_consents")
+          .where("team_id", "=", team.team.id)
+          .execute();
+        assert.equal(denied[0]?.numDeletedRows, 2n);
+      }
+    });
+
     it("makes no contact, whom campaigns would mail, of a person who opted out, or has not confirmed yet", async () => {
       const listId = await makeList("DOUBLE");
       await load("email,status\nout@x.example,unsubscribed\nin@x.example,subscribed\n", { listId, confirmed: true });
