@@ -4,6 +4,7 @@ import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.
 import { limitStatements, PATIENT_MS } from "../../db/statements.ts";
 import { transaction } from "../../db/transaction.ts";
 import { ApiError } from "../errors.ts";
+import { columnKey, OWN_NAMES, usualConsent } from "../import/columns.ts";
 import { holdPlace } from "../teams/record-limit.ts";
 import { type ChangedContacts, changeContacts } from "./contact-rows.ts";
 import { type FieldTypes, fieldProblem, valueOfText } from "./field-values.ts";
@@ -15,8 +16,11 @@ const MAX_FIELD_NAME_LENGTH = 63;
 /** A name as a merge tag and a column of an import can carry it. */
 const FIELD_NAME = /^[a-z][a-z0-9_]*$/;
 
-/** Columns that every contact has: an import could not tell a custom field of that name from them. */
-const RESERVED_NAMES: readonly string[] = ["id", "email", "first_name", "last_name", "email_status", "constructor"];
+const RESERVED_NAMES: readonly string[] = [...OWN_NAMES, "id", "email_status", "constructor"];
+
+/** An import could not tell a custom field of the name from a column that it reads for itself. A state is one of an address. */
+const isReserved = (name: string): boolean =>
+  RESERVED_NAMES.includes(name) || (name !== "state" && usualConsent(columnKey(name)) !== undefined);
 
 /** From the one that few texts spell. A number with a leading 0 or + is the text of a code or a telephone. */
 const LIKELY_TYPES = ["date", "number", "boolean"] as const;
@@ -33,7 +37,7 @@ export function suggestField(header: string, texts: readonly string[]): { name: 
     given.every((text) => fieldProblem(new Map([["", type]]), "", valueOfText(type, text)) === undefined);
   const isCode = given.some((text) => /^(?:0\d|\+)/.test(text));
   const type = given.length > 0 && !isCode ? (LIKELY_TYPES.find(fits) ?? "text") : "text";
-  return { name: RESERVED_NAMES.includes(name) ? `${name}_field` : name, type };
+  return { name: isReserved(name) ? `${name}_field` : name, type };
 }
 
 const beingDeleted = (name: string) =>
@@ -53,10 +57,10 @@ export async function createField(
   name: string,
   type: ContactFieldType,
 ): Promise<void> {
-  if (!FIELD_NAME.test(name) || name.length > MAX_FIELD_NAME_LENGTH || RESERVED_NAMES.includes(name)) {
+  if (!FIELD_NAME.test(name) || name.length > MAX_FIELD_NAME_LENGTH || isReserved(name)) {
     throw new ApiError(
       "validation_failed",
-      `A field's name has at most ${MAX_FIELD_NAME_LENGTH} lower-case letters, digits and underscores, begins with a letter, and is none of ${RESERVED_NAMES.join(", ")}.`,
+      `A field's name has at most ${MAX_FIELD_NAME_LENGTH} lower-case letters, digits and underscores, begins with a letter, and is none of ${RESERVED_NAMES.join(", ")}, and no usual name of a consent, such as status.`,
       { param: "name" },
     );
   }

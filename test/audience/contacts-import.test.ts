@@ -3,8 +3,9 @@ import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Readable } from "node:stream";
-import type { Tenant } from "../../db/orm.ts";
+import { kysely, type Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
+import { suggestField } from "../../domain/audience/contact-fields.ts";
 import { suppress } from "../../domain/audience/suppressions.ts";
 import type { ColumnOptions } from "../../domain/import/file.ts";
 import { type ImportReport, importContacts } from "../../domain/import/import.ts";
@@ -136,7 +137,9 @@ describe("CSV import of contacts", () => {
     assert.rejects(load("email,city,City", "a@example.com,Rom,Bonn"), /names the column city twice/));
 
   it("asks whether a custom field with a usual name of consent states it", async () => {
-    await declareFields(team, { status: "text" });
+    // Of a release that reserved no such name.
+    const old = { team_id: team.team.id, environment: "LIVE" as const, name: "status", type: "text" as const };
+    await kysely(team.em).insertInto("contact_fields").values(old).execute();
     const file = ["email,status", "a@example.com,unsubscribed"];
     await assert.rejects(load(...file), /in "status"\. Say --ignore-column NAME .* --status-column NAME/);
     assert.equal((await loadWith({ ignoreColumns: ["status"] }, ...file)).suppressed, 0);
@@ -189,9 +192,23 @@ describe("The commands of custom fields", () => {
     assert.deepEqual((await run("field:list")).fields, fields);
 
     await refused(/There is a field city/, "field:create", "city", "--type", "number");
-    for (const name of ["City", "1st", "a-b", "email", "x".repeat(64)]) {
-      await refused(/lower-case letters/, "field:create", name, "--type", "text");
+    for (const name of ["City", "email"]) await refused(/lower-case letters/, "field:create", name, "--type", "text");
+    const others = [
+      "1st",
+      "a-b",
+      "x".repeat(64),
+      "none",
+      "ignored",
+      "consent",
+      "tracking_consent",
+      "status",
+      "opt_out",
+    ];
+    for (const name of others) {
+      await assert.rejects(declareFields(team, { [name]: "text" }), { code: "validation_failed" }, name);
+      assert.notEqual(suggestField(name, []).name, name);
     }
+    await declareFields(team, { state: "text" }, "TEST");
     await refused(/one of: text, number, boolean, date/, "field:create", "day", "--type", "day");
     await refused(/no field town/, "field:delete", "town");
 
