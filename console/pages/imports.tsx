@@ -27,6 +27,8 @@ const STATES = {
 } as const;
 
 const POLL_MS = 2_000;
+/** Columns that are not imported. */
+const NAMED = 20;
 const isUnderWay = (state: keyof typeof STATES) => ["CHECKING", "RUNNING", "UNDOING"].includes(state);
 
 const progressOf = ({ progress, rows: { done, total } }: Pick<Import, "progress" | "rows">) =>
@@ -194,7 +196,7 @@ export function OneImport() {
           <Act
             title="Undo import"
             kind="danger"
-            note={`This import made ${undo.people.toLocaleString()} people and ${undo.subscriptions.toLocaleString()} subscriptions${undo.contacts > 0 ? `, and ${undo.contacts.toLocaleString()} contacts with fields` : ""}. They are deleted, except for people who were changed, emailed, asked to confirm or unsubscribed since: these stay, and are counted. Suppressions, and changes to people who were there before, stay too.`}
+            note={`Left to undo: people ${undo.people.toLocaleString()}, subscriptions ${undo.subscriptions.toLocaleString()}, contacts with fields ${undo.contacts.toLocaleString()}. They are deleted, except for people who were changed, emailed, asked to confirm or unsubscribed since: these stay, and are counted. Suppressions, and changes to people who were there before, stay too.`}
             act={() => imports.undo.mutate({ params })}
           >
             <p>
@@ -276,7 +278,7 @@ export function OneImport() {
             >
               {asked > 0 && (
                 <Field
-                  label={`${asked.toLocaleString()} people are new on a list with double opt-in`}
+                  label={`New on a list with double opt-in: ${asked.toLocaleString()}`}
                   name="unconfirmed"
                   required
                   choices={{
@@ -284,7 +286,7 @@ export function OneImport() {
                     ask: "Ask them by email to confirm",
                     confirm: "They have agreed already: do not ask them",
                   }}
-                  hint="Without their agreement, you can also import them without a list: see “Columns and options”."
+                  hint="Without their agreement, you can also import them without a list, and without fields: see “Columns and options”."
                 />
               )}
               <p>
@@ -364,7 +366,7 @@ const LABELS: Readonly<Record<string, string>> = {
   opted_out: "Unsubscribed before, and left unchanged",
   contacts_created: "New contacts, which hold the fields",
   contacts_updated: "Contacts updated with the fields",
-  fields_not_stored: "Not confirmed, or unsubscribed: fields not stored",
+  fields_not_stored: "Not confirmed, unsubscribed or on no list: fields not stored",
   people_deleted: "People deleted",
   subscriptions_removed: "Subscriptions removed",
   contacts_deleted: "Contacts deleted, with their fields",
@@ -391,11 +393,8 @@ function Report({ notes, list, fields, ...counts }: NonNullable<Import["report"]
   return (
     <>
       <Figures of={Object.fromEntries(figures)} />
-      {fields && fields.fields_not_stored > 0 && (
-        <p>
-          Fields are stored for people who get the newsletters. For those who are asked to confirm, import this file
-          again when they have confirmed: it asks no person twice.
-        </p>
+      {list && fields && fields.fields_not_stored > list.opted_out && (
+        <p>Import this file again when people have confirmed, to store their fields: it asks no person twice.</p>
       )}
       {notes.status_columns.length > 0 && (
         <p>
@@ -403,7 +402,7 @@ function Report({ notes, list, fields, ...counts }: NonNullable<Import["report"]
           emailed.
         </p>
       )}
-      {notes.ignored_columns.length > 0 && <p>Not imported: {notes.ignored_columns.map(columnLabel).join(", ")}.</p>}
+      {notes.ignored_columns.length > 0 && <p>Not imported: {columnLabels(notes.ignored_columns)}.</p>}
       {notes.windows_1252_lines > 0 && (
         <p>
           {notes.windows_1252_lines.toLocaleString()} lines are not UTF-8 and were read as Windows-1252. Check names
@@ -415,6 +414,9 @@ function Report({ notes, list, fields, ...counts }: NonNullable<Import["report"]
 }
 
 const columnLabel = (name: string): string => name || "Unnamed column";
+const columnLabels = (names: string[]): string =>
+  names.slice(0, NAMED).map(columnLabel).join(", ") +
+  (names.length > NAMED ? `, and ${names.length - NAMED} more` : "");
 
 const KINDS: Readonly<Record<Kind, string>> = {
   subscribers: "Subscribers: people who get newsletters, on a list",
@@ -503,9 +505,12 @@ function Choices({ found }: { found: Import }) {
       />
       {left.length > 0 && (
         <p>
-          Not imported: {left.map(({ name }) => columnLabel(name)).join(", ")}. Choose a field for a column that you
-          need{more.length > 0 && ", or “New field…” to make one"}.
+          Not imported: {columnLabels(left.map(({ name }) => name))}. Choose a field for a column that you need
+          {more.length > 0 && ", or “New field…” to make one"}.
         </p>
+      )}
+      {kind === "subscribers" && now.some((use) => !(use in USES)) && (
+        <p>People with a field become contacts, too: campaigns may mail them, also after they leave the list.</p>
       )}
       {now.includes(NEW) && <p>Create the new field before you check the file.</p>}
       <Form submit="Check the file" onSubmit={check} isDisabled={now.includes(NEW)}>
@@ -518,7 +523,7 @@ function Choices({ found }: { found: Import }) {
               choices={{
                 "": "Choose a list",
                 ...Object.fromEntries(named),
-                none: "No list: they get no newsletters yet",
+                none: "No list: they get no newsletters yet, and fields are not stored",
               }}
               value={list}
               onChange={setList}

@@ -275,9 +275,21 @@ function readHeader(names: string[], options: FileOptions): Header {
     if (options.uses || usual === undefined || columns[i] !== undefined || columns.includes(usual)) continue;
     if (isFree(i) && known.includes(usual)) columns[i] = usual;
   }
+  const missing = options.uses?.find(
+    (use, at) => at < names.length && columns[at] === undefined && !OWN_NAMES.has(use),
+  );
+  if (missing !== undefined) {
+    throw new ImportError(
+      `There is no field ${quoted(missing)}. Choose another field for its column, and check the file again.`,
+    );
+  }
   for (const [i, column] of columns.entries()) {
     if (column !== undefined && columns.indexOf(column) !== i) {
-      throw new ImportError(`The header names the column ${column} twice.`);
+      throw new ImportError(
+        options.uses
+          ? `Two columns are to be ${column}: choose one of them, and another field for the other.`
+          : `The header names the column ${column} twice.`,
+      );
     }
   }
   if (!columns.includes("email")) {

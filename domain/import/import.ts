@@ -80,15 +80,14 @@ const SUBSCRIBERS: PeopleKind = {
   columns: NAMES,
 };
 
-/** @param deleted names of fields that are not written */
-const contactsOf = (tenant: Tenant, deleted: readonly string[]): PeopleKind => ({
+const contactsOf = (tenant: Tenant): PeopleKind => ({
   idKind: "contact",
   table: "contacts",
   events: CONTACT_WRITTEN,
   record: contactRecord,
   columns: {
     ...NAMES,
-    fields: { given: sql`p.fields - ${[...deleted]}::text[]`, merged: sql`s.fields || excluded.fields` },
+    fields: { given: sql`p.fields`, merged: sql`s.fields || excluded.fields` },
     email_status: { given: emailStatusOf(tenant, sql.ref("p.email")), merged: sql`s.email_status` },
   },
 });
@@ -171,7 +170,7 @@ export interface ImportReport extends FileReport {
 interface FieldsReport {
   contactsCreated: number;
   contactsUpdated: number;
-  /** People who have not confirmed, or had opted out of the list: a campaign would mail a contact. */
+  /** Of people who come onto no list, have not confirmed, or had opted out of it: a campaign would mail a contact. */
   fieldsNotStored: number;
 }
 
@@ -237,8 +236,8 @@ export async function importSubscribers(
     },
     compare: async (tx, people) => {
       const members = found && (await countOf(tx, found, people));
-      const { having, fieldsNotStored } = havingFields(people, members?.mailed);
-      const contacts = await countPeople(tx, tenant, having, contactsOf(tenant, []));
+      const { having, fieldsNotStored } = await havingFields(people, members?.mailed);
+      const contacts = await countPeople(tx, tenant, having, contactsOf(tenant));
       return {
         ...members,
         ...(await countPeople(tx, tenant, people, SUBSCRIBERS)),
@@ -260,9 +259,9 @@ export async function importSubscribers(
       const joined = list ? await subscribe(tx, tenant, list, people, confirmed) : { members: [], ids: [] };
       if (list && entersSequences) await enrolConfirmed(tx, vault, tenant, list.id, joined.ids);
       const suppressed = await suppressByReason(tx, tenant, people.filter(isSuppressed));
-      const { having, fieldsNotStored } = havingFields(people, members?.mailed);
-      const contacts =
-        having.length === 0 ? NONE : await writeContacts(tx, vault, tenant, having, fields, entersSequences);
+      const stillThere = (given: Person[]) => withFieldsLeft(tx, tenant, given, fields);
+      const { having, fieldsNotStored } = await havingFields(people, members?.mailed, stillThere);
+      const contacts = having.length === 0 ? NONE : await writeContacts(tx, vault, tenant, having, entersSequences);
       await takeSlots(tx, tenant, created, contacts.created);
       return {
         ...members,
@@ -282,28 +281,45 @@ export async function importSubscribers(
 }
 
 /**
- * People whose custom fields an import of subscribers writes: no contact is made of a person whom the file excludes, or the list does
- * not mail. @param mailed addresses; undefined without a list
+ * People whose custom fields an import of subscribers writes: no contact is made of a person whom the file excludes, or no list
+ * mails.
+ * @param mailed addresses; none without a list @param left what is left of their fields
  */
-function havingFields(people: readonly Person[], mailed: readonly string[] | undefined) {
-  const among = mailed && new Set(mailed);
+async function havingFields(
+  people: readonly Person[],
+  mailed: readonly string[] = [],
+  left = async (given: Person[]) => given,
+) {
+  const among = new Set(mailed);
   const given = people.filter(({ fields, exclusion }) => fields !== NO_VALUES && exclusion === null);
-  const having = given.filter(({ email }) => among?.has(email) ?? true);
+  const having = (await left(given.filter(({ email }) => among.has(email)))).filter(
+    ({ fields }) => fields !== NO_VALUES,
+  );
   return { having, fieldsNotStored: given.length - having.length };
 }
 
-/** @param fields of the file's header; one that was deleted since is not written */
+/** Leaves out fields of the file's header that were deleted since; the others stay until the transaction ends. */
+async function withFieldsLeft(
+  em: EntityManager,
+  tenant: Tenant,
+  people: readonly Person[],
+  fields: FieldTypes,
+): Promise<Person[]> {
+  const types = people.length === 0 ? fields : await lockFieldTypes(em, tenant);
+  const isLeft = ([name]: [string, unknown]) => types.get(name) === fields.get(name);
+  const leftOf = (json: string) => JSON.stringify(Object.fromEntries(Object.entries(JSON.parse(json)).filter(isLeft)));
+  const areAll = [...fields].every(isLeft);
+  return people.map((person) => (areAll ? person : { ...person, fields: leftOf(person.fields) }));
+}
+
 async function writeContacts(
   em: EntityManager,
   vault: Vault,
   tenant: Tenant,
   people: readonly Person[],
-  fields: FieldTypes,
   entersSequences: boolean,
 ): Promise<Written> {
-  const types = await lockFieldTypes(em, tenant);
-  const deleted = [...fields].flatMap(([name, type]) => (types.get(name) === type ? [] : [name]));
-  const written = await writePeople(em, tenant, people, contactsOf(tenant, deleted));
+  const written = await writePeople(em, tenant, people, contactsOf(tenant));
   if (!entersSequences) await noteWritten(em, vault, tenant, written.ids);
   return written;
 }
@@ -323,11 +339,12 @@ export async function importContacts(
   const { report } = await importPeople(em, vault, tenant, input, options, {
     fields,
     compare: async (tx, people) => ({
-      ...(await countPeople(tx, tenant, people, contactsOf(tenant, []))),
+      ...(await countPeople(tx, tenant, people, contactsOf(tenant))),
       suppressed: await countUnsuppressed(tx, tenant, people),
     }),
     write: async (tx, people) => {
-      const { created, ids, made } = await writeContacts(tx, vault, tenant, people, fields, entersSequences);
+      const left = await withFieldsLeft(tx, tenant, people, fields);
+      const { created, ids, made } = await writeContacts(tx, vault, tenant, left, entersSequences);
       const suppressed = await suppressByReason(tx, tenant, people);
       await takeSlots(tx, tenant, created);
       return { created: created.length, updated: ids.length - created.length, suppressed, people: made };

@@ -463,15 +463,16 @@ describe("CSV import", () => {
       const rows = ["a@x.example,Ada,Bonn,", "b@x.example,,Kiel,", "c@x.example,C,,", "d@x.example,D,Ulm,soon"];
       const csv = `email,first_name,City,JOINED\n${rows.join("\n")}`;
       await team.em.execute("update teams set contact_slots = 3 where id = ?", [team.team.id]);
-      const { lines, fields, created } = await load(csv);
+      const listId = await makeList("SINGLE");
+      const { lines, fields, created } = await load(csv, { listId });
       assert.deepEqual(lines, [[5, "joined must be a date, such as 2026-01-31"]]);
       assert.deepEqual([created, fields], [3, { contactsCreated: 1, contactsUpdated: 1, fieldsNotStored: 0 }]);
       assert.deepEqual(await contacts(), [
         ["a", "Ada", { city: "Bonn" }],
         ["b", null, { city: "Kiel", joined: "2026-01-31" }],
       ]);
-      assert.equal((await load(csv)).fields, undefined, "all is stored");
-      assert.equal((await load(csv.replace("City", "Town"))).unchanged, 3);
+      assert.equal((await load(csv, { listId })).fields, undefined, "all is stored");
+      assert.equal((await load(csv.replace("City", "Town"), { listId })).unchanged, 3);
     });
 
     it("reads consent, and leaves out what is not imported, also where a field has the name of a use", async () => {
@@ -497,7 +498,7 @@ describe("CSV import", () => {
       }
     });
 
-    it("makes no contact, whom campaigns would mail, of a person who opted out, or has not confirmed yet", async () => {
+    it("makes no contact, whom campaigns would mail, of a person who opted out, has not confirmed yet, or comes onto no list", async () => {
       const listId = await makeList("DOUBLE");
       await load("email,status\nout@x.example,unsubscribed\nin@x.example,subscribed\n", { listId, confirmed: true });
       const names = ["in", "out", "asked", "leaves", "spam"];
@@ -506,6 +507,8 @@ describe("CSV import", () => {
       const { fields } = await load(csv, { listId, asks: true });
       assert.deepEqual(fields, { contactsCreated: 1, contactsUpdated: 0, fieldsNotStored: 2 });
       assert.deepEqual(await contacts(), [["in", null, { city: "Bonn" }]]);
+      const listless = await load(csv);
+      assert.deepEqual(listless.fields, { contactsCreated: 0, contactsUpdated: 0, fieldsNotStored: 3 });
       const again = await load(csv, { listId, confirmed: true });
       assert.deepEqual(again.fields, { contactsCreated: 1, contactsUpdated: 0, fieldsNotStored: 1 });
       assert.deepEqual(

@@ -75,7 +75,9 @@ describe("An import in steps", () => {
   it("continues behind its last step after it was cut off: nobody is imported twice, and all are counted", async () => {
     await declareFields(own, { city: "text" });
     const csv = csvOf(PEOPLE).replaceAll(".com", ".com,Bonn").replace("email", "email,city");
-    const { id, ended, release, stop } = await stall(csv, { ...SUBSCRIBERS, uses: ["email", "city"] });
+    const list = await api(own.keys.live).post("/lists", { name: "Readers", optin: "SINGLE" });
+    const options = { ...SUBSCRIBERS, listId: list.body.data.id, uses: ["email", "city"] };
+    const { id, ended, release, stop } = await stall(csv, options);
     stop();
     await release();
     await assert.rejects(ended, { name: "AbortError" });
@@ -274,6 +276,32 @@ describe("An import in steps", () => {
     });
     const [contact] = (await api(own.keys.live).get("/contacts")).body.data;
     assert.deepEqual(contact.fields, { team: "Red" });
+  });
+
+  it("makes no contact without a field that is left, and refuses a use that names no field", async () => {
+    const client = api(own.keys.live);
+    const { id: listId } = (await client.post("/lists", { name: "Readers", optin: "SINGLE" })).body.data;
+    await declareFields(own, { city: "text" });
+    // Made anew with another type, after the file was read.
+    const remake = async () => {
+      await deleteField(own.em, tenant, "city");
+      await declareFields(own, { city: "number" });
+    };
+    const { fields } = await load("email,city\na@example.com,Rom\nnobody,\n", { listId, onRefused: remake });
+    assert.deepEqual(fields, { contactsCreated: 0, contactsUpdated: 0, fieldsNotStored: 1 });
+    assert.equal(await count("contacts"), 0);
+
+    const store = () =>
+      storeImport(own, "email,city\nb@example.com,7\n", { ...SUBSCRIBERS, listId, uses: ["email", "city"] });
+    const id = await store();
+    assert.equal(await carryOut(id), "CHECKED");
+    await orderImport(own.em, tenant, id);
+    await deleteField(own.em, tenant, "city");
+    assert.equal(await carryOut(id), "FAILED");
+    const late = await store();
+    assert.equal(await carryOut(late), "FAILED");
+    for (const each of [id, late]) assert.match((await read(each)).outcome?.failure ?? "", /^There is no field "city"/);
+    assert.equal(await subscribers(), 1);
   });
 
   it("is not given up for attempts that found no place", async () => {

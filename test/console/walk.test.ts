@@ -107,7 +107,7 @@ describe("The console in a browser", function () {
       await button("Import now").click();
       await page.getByRole("heading", { name: "What the import changed" }).waitFor();
       await button("Undo import").click();
-      await page.getByText(/^This import made 1,000 people and 1,000 subscriptions/).waitFor();
+      await page.getByText(/^Left to undo: people 1,000, subscriptions 1,000/).waitFor();
       assert.deepEqual(await violationsOf(page), []);
       await button("Cancel").click();
       const saving = page.waitForEvent("download");
