@@ -136,28 +136,40 @@ interface LockedRow extends Row {
   isChanged: boolean;
 }
 
-async function lockRows(em: EntityManager, tenant: Tenant, table: Table, ids: readonly string[]): Promise<LockedRow[]> {
+/** @param isChanged SQL: of a row `p`, besides its timestamps */
+async function lockRows(
+  em: EntityManager,
+  tenant: Tenant,
+  table: Table,
+  ids: readonly string[],
+  isChanged = sql`false`,
+): Promise<LockedRow[]> {
   const { rows } = await sql<LockedRow>`
-    select p.id, p.ctid::text as row, p.email, p.updated_at <> p.created_at as "isChanged"
+    select p.id, p.ctid::text as row, p.email, p.updated_at <> p.created_at or ${isChanged} as "isChanged"
     from ${sql.table(table)} p where ${ofTenant(tenant, "p")} and p.id = any(${[...ids]}::text[])
     order by p.email for update`.execute(kysely(em));
   return rows;
 }
 
+const firstReason = (...cases: (readonly [boolean, Reason | null])[]): Reason | null =>
+  cases.find(([applies, reason]) => applies && reason !== null)?.[1] ?? null;
+
 /**
  * Locks the people of a step in the order of all statements that lock several, then their subscriptions, then the contacts with
  * their fields.
  * @returns `reason`: null where nothing of the step stays; `leaves`: the row of a subscription that is as the import made it;
- * `contacts` that leave: one stays where its subscriber does, who stays where it was changed or mailed; `reasons` by address
+ * `contacts` that leave: one stays where its subscriber does, who stays where it was changed or mailed; a contact has the subscriber of
+ * its address, so one that was given another address leaves its subscriber; `reasons` by address
  */
 async function findPeople(em: EntityManager, tenant: Tenant, step: Step) {
   const [made, members] = [new Set(step.people), new Set(step.members)];
   const all = [...new Set([...made, ...members])];
   const ids = sql`${all}::text[]`;
-  const { rows: mails } = await sql<{ id: string }>`
-    select distinct r.member_id as id from sends d join send_recipients r on r.send_id = d.id
+  const held = sql`select c.email from contacts c where ${ofTenant(tenant, "c")} and c.id = any(${[...step.contacts]}::text[])`;
+  const { rows: mails } = await sql<{ id: string; email: string }>`
+    select distinct r.member_id as id, r.email from sends d join send_recipients r on r.send_id = d.id
     where ${ofTenant(tenant, "d")} and d.created_at >= ${step.madeAt}::timestamptz - ${MARGIN}
-      and r.member_id = any(${[...all, ...step.contacts]}::text[])
+      and (r.member_id = any(${[...all, ...step.contacts]}::text[]) or r.email in (${held}))
       and r.state not in ('SUPPRESSED', 'CANCELLED')`.execute(kysely(em));
   const people = await lockRows(em, tenant, tableOf(step), all);
   // Before and behind the others: a list may be deleted, or restored, meanwhile.
@@ -172,29 +184,32 @@ async function findPeople(em: EntityManager, tenant: Tenant, step: Step) {
     from subscriptions s where ${ofTenant(tenant, "s")} and s.subscriber_id = any(${ids})
     order by s.list_id, s.subscriber_id for update`.execute(kysely(em));
   const binned = new Set([...before, ...(await readBinned(em, tenant, ids))]);
-  const mailed = new Set(mails.map(({ id }) => id));
+  const mailed = new Set(mails.flatMap(({ id, email }) => [id, email]));
   const byPerson = Map.groupBy(subscriptions, ({ id }) => id);
-  const contacts = await lockRows(em, tenant, "contacts", step.contacts);
+  // Its subscriber has another address since, or is another one.
+  const hasLost = sql`coalesce((select s.created_at from subscribers s where ${ofTenant(tenant, "s")} and s.email = p.email)
+    > ${step.madeAt}::timestamptz, true)`;
+  const contacts = await lockRows(em, tenant, "contacts", step.contacts, hasLost);
   const reasons = new Map<string, Reason | null>(
-    contacts.map(({ id, email, isChanged }) => [email, mailed.has(id) ? "emailed" : isChanged ? "changed" : null]),
+    contacts.map(({ id, email, isChanged }) => [
+      email,
+      firstReason([mailed.has(id) || mailed.has(email), "emailed"], [isChanged, "changed"]),
+    ]),
   );
   const found = people.map(({ isChanged, ...person }) => {
     const isMade = made.has(person.id);
     const ofList = byPerson.get(person.id) ?? [];
     const own = ofList.find(({ id, listId }) => listId === step.listId && members.has(id));
     const others = ofList.filter((each) => each !== own);
-    const isOptedOut = others.some(({ reason }) => reason === "unsubscribed");
-    const ofPerson: Reason | null = isChanged
-      ? "changed"
-      : isOptedOut
-        ? "unsubscribed"
-        : others.length > 0
-          ? "on_another_list"
-          : null;
-    const ofBin: Reason | null = binned.has(person.id) ? "on_another_list" : null;
     const ofContact = reasons.get(person.email) ?? null;
-    const isMailed = mailed.has(person.id) || ofContact === "emailed";
-    const reason = isMailed ? "emailed" : (own?.reason ?? (isMade ? ofPerson : null) ?? ofBin ?? ofContact);
+    const reason = firstReason(
+      [mailed.has(person.id) || ofContact === "emailed", "emailed"],
+      [own !== undefined, own?.reason ?? null],
+      [isMade && isChanged, "changed"],
+      [isMade && others.some((each) => each.reason === "unsubscribed"), "unsubscribed"],
+      [(isMade && others.length > 0) || binned.has(person.id), "on_another_list"],
+      [true, ofContact],
+    );
     reasons.set(person.email, reason);
     return { ...person, isMade, reason, leaves: own?.reason === null && reason !== "emailed" ? own.row : undefined };
   });
