@@ -11,4 +11,8 @@ export interface RefusedLine {
 /** All that a line may name a person by. */
 export const textOf = (line: RefusedLine): string => Object.values(line).flat().join("\n");
 
-export const withoutPerson = ({ line, reason }: RefusedLine): RefusedLine => ({ line, address: null, reason });
+/** A reason may quote a cell. */
+export const withoutPerson = ({ line, reason }: RefusedLine): RefusedLine => ({
+  ...{ line, address: null },
+  reason: reason.replace(/".*"/s, '"…"'),
+});

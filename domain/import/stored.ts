@@ -87,7 +87,7 @@ export interface StoredOutcome {
   report?: Record<string, unknown>;
   /** The first of them; the report counts all. */
   refused?: RefusedLine[];
-  /** The header of the file, where lines are refused; null for a cell that named an erased person. */
+  /** The header of the file, where lines are refused; null or empty for a cell that named an erased person. */
   header?: (string | null)[];
   /** Counts of the rows that were taken back so far. */
   undone?: UndoReport;
@@ -102,8 +102,8 @@ const inDays = (kept: string) => sql<string>`now() + ${kept}::interval`;
 /** Reasons quote cells, and a column may be taken for another. */
 const withoutAddresses = (text: string): string => text.replace(/[^\s"]*@[^\s"]*/g, "…@…");
 
-/** jsonb takes no NUL. */
-const storable = (text: string): string => text.replaceAll("\0", "");
+/** jsonb takes no NUL, and no half of a character. */
+const storable = (text: string): string => text.replaceAll("\0", "").toWellFormed();
 
 /**
  * The first refused lines as a file to mend and bring again: the file's columns behind one with the reasons, which no import reads.
@@ -589,15 +589,30 @@ export async function carryOutImport(
     },
   };
   try {
-    const report = toJson(await importFile(em, vault, tenant, input, options, reading));
+    const report = await importFile(em, vault, tenant, input, options, reading);
     const to = state === "CHECKING" ? "CHECKED" : "DONE";
     const { names: header } = refused.length > 0 ? await readStart(readFile(em, id), 0) : { names: [] };
     await transaction(em, async (tx) => {
       // An erasure waits for this transaction, and then searches what it has written.
-      const named = refused.flatMap((one) => addressesIn(textOf(one)).map((email) => ({ line: one.line, email })));
-      const erased = await findErased(tx, vault, tenant, named);
-      const kept = refused.map((one) => (erased.has(one.line) ? withoutPerson(one) : one));
-      await setOutcome(tx, tenant, id, { state, to, outcome: { report, refused: kept, header: header.map(storable) } });
+      const erasedIn = (texts: string[]) => {
+        const named = texts.flatMap((text, line) => addressesIn(text).map((email) => ({ line, email })));
+        return findErased(tx, vault, tenant, named);
+      };
+      const withoutErased = async (names: string[]) => {
+        const shown = names.map(storable);
+        const erased = await erasedIn(shown);
+        return shown.map((name, at) => (erased.has(at) ? "" : name));
+      };
+      const erased = await erasedIn(refused.map(textOf));
+      const { notes } = report;
+      notes.ignoredColumns = await withoutErased(notes.ignoredColumns);
+      notes.statusColumns = await withoutErased(notes.statusColumns);
+      const outcome = {
+        report: toJson(report),
+        refused: refused.map((one, at) => (erased.has(at) ? withoutPerson(one) : one)),
+        header: await withoutErased(header),
+      };
+      await setOutcome(tx, tenant, id, { state, to, outcome });
     });
   } catch (error) {
     if (error instanceof ImportError || error instanceof ApiError) await failImport(em, tenant, id, error.message);

@@ -205,6 +205,31 @@ describe("An import that is undone", () => {
     assert.deepEqual(await slots(), { used: 6, addresses: 6 });
   });
 
+  it("keeps a contact whose subscriber was renamed, made anew, or mailed although they were on the list before", async () => {
+    await declareFields(own, { city: "text" });
+    const listId = await listOf();
+    for (const name of ["known", "mailed"]) {
+      const { id } = (await client.post("/subscribers", { email: `${name}@example.com` })).body.data;
+      await client.post(`/lists/${listId}/subscribers`, { subscriber_ids: [id] });
+    }
+    const names = ["renamed", "anew", "known", "mailed", "made"];
+    const csv = `email,city\n${names.map((name) => `${name}@example.com,Bonn\n`).join("")}`;
+    const id = await load(csv, { listId, uses: ["email", "city"] });
+    await client.patch(`/subscribers/${await idOf("renamed@example.com")}`, { email: "other@example.com" });
+    await client.delete(`/subscribers/${await idOf("anew@example.com")}`);
+    await client.post("/subscribers", { email: "anew@example.com" });
+    await mail(await idOf("mailed@example.com"));
+    await write(
+      "update send_recipients set email = 'mailed@example.com' where member_id = ?",
+      await idOf("mailed@example.com"),
+    );
+    await undo(id);
+    assert.equal(await carryOut(id), "UNDONE");
+    const stay = ["anew", "mailed", "renamed"].map((name) => `${name}@example.com`);
+    assert.deepEqual(await emails("contacts"), stay);
+    assert.deepEqual((await read(id)).outcome?.undone?.kept, { changed: 3, emailed: 1 });
+  });
+
   it("is refused after seven days, without rows that it made, and while it is carried out", async () => {
     const id = await load("email\na@example.com\n", { uses: ["email"] });
     await write("update imports set undoable_until = now() where id = ?", id);
@@ -370,5 +395,26 @@ describe("A check of an import", () => {
     const late = await storeImport(own, csv, { kind: "contacts", uses: ["email", "first_name", "none"] });
     await carryOut(late);
     assert.ok(!JSON.stringify((await read(late)).outcome).includes("f@example.com"), "erased before the import");
+  });
+
+  it("names no erased person in a header, a note or a reason", async () => {
+    await erasePerson(own.em, own.vault, tenant, "f@example.com", { dryRun: false, slackMs: 0 });
+    for (const [text, ...uses] of [
+      ["f@example.com,Ada Lovelace\nbad,B\nd@example.com,D\n", "email", "none"],
+      ["email,f@example.com\nd@example.com,D\n", "email", "none"],
+      ["email,Agreed\nf@example.com,Ada Lovelace +44 20\n", "email", "consent"],
+    ] as const) {
+      const named = await storeImport(own, text, { kind: "contacts", uses });
+      assert.equal(await carryOut(named), "CHECKED");
+      const { outcome } = await read(named);
+      const shown = JSON.stringify(outcome) + (await refusedFile(own.em, tenant, named));
+      assert.ok(!/f@example|\+44/.test(shown), shown);
+    }
+  });
+
+  it("takes a file with an address that is cut off within a character", async () => {
+    const id = await storeImport(own, `email\n${"a".repeat(319)}😀\n`, { kind: "contacts", uses: ["email"] });
+    assert.equal(await carryOut(id), "CHECKED");
+    assert.equal((await read(id)).outcome?.refused?.length, 1);
   });
 });
