@@ -12,10 +12,10 @@ const OF_PEOPLE = /\/(?:subscribers|contacts|suppressions)\b/;
 export const actOf = ({ operationId, path }: Pick<RouteDefinition, "operationId" | "path">): string =>
   operationId || path.slice("/console/".length);
 
-/** The record that a write was about: the last of its path, the one that it made, or the first that its body names. */
-function objectOf({ params, body }: RawInput, result: HandlerResult<unknown>): string | undefined {
+/** The record that an act was about: the last of its path, the one that it made, or the first that its body or query names. */
+function objectOf({ params, query, body }: RawInput, result: HandlerResult<unknown>): string | undefined {
   const made = Object("data" in result && result.data instanceof JsonText ? result.data.toJSON() : Object(result).data);
-  return idsIn(params).at(-1) ?? idsIn({ id: made.id })[0] ?? idsIn(body)[0];
+  return idsIn(params).at(-1) ?? idsIn({ id: made.id })[0] ?? idsIn(body)[0] ?? idsIn(query)[0];
 }
 
 /**
@@ -33,7 +33,9 @@ export async function recordWrite(
   const count = result.impact?.affected_count ?? null;
   const isRecorded = kind === "write" ? role !== "VIEWER" && audit !== "none" : audit === "daily";
   if (!isRecorded || dryRun || count === 0) return;
-  const act = { ...actorOf(access.caller), act: actOf(definition), requestId };
+  // What an export takes out.
+  const of = kind === "read" && input.query["of"] ? `.${input.query["of"]}` : "";
+  const act = { ...actorOf(access.caller), act: actOf(definition) + of, requestId };
   if (act.way === "API_KEY" && OF_PEOPLE.test(path))
     return recordAct(em, tenant, { ...act, objectId: null, count: null }, true);
   const team = path.startsWith("/console/team.") ? tenant.teamId : null;

@@ -144,7 +144,7 @@ export function OneList() {
   return (
     <>
       <PageHead title={name}>
-        <Export of="list" listId={listId} />
+        <Export of="list" list_id={listId} />
         {mayWrite && (
           <>
             <ListButton list={list} />

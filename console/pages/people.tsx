@@ -1,9 +1,8 @@
 import { Link } from "@tanstack/react-router";
-import { csvLine, withoutFormula } from "../../lib/csv.ts";
 import type { Client, DataOf } from "../api.ts";
 import { AddressList } from "../parts/audience/address-list.tsx";
 import { EMAIL_STATUSES, nameOf, PersonButton, PersonLink, useLists } from "../parts/audience/people.tsx";
-import { Export, SaveCsv } from "../parts/export.tsx";
+import { Export } from "../parts/export.tsx";
 import { ChoiceFilter, choiceOf, useFilters } from "../parts/filters.tsx";
 import { choicesOf, PageHead, State, When } from "../parts/page.tsx";
 import { skipEmpty } from "../parts/table.tsx";
@@ -12,7 +11,6 @@ import { useData, useRole, useWorkspace } from "../session.tsx";
 type Listed = DataOf<Client["app"]["audience"]["people"]["query"]>["people"][number];
 
 const STATUSES = { ...EMAIL_STATUSES, SUPPRESSED: ["suppressed", "warn"] } as const;
-const COLUMNS = ["email", "first_name", "last_name", "lists", "is_contact", "status", "created_at"] as const;
 const EMPTY =
   "No people yet. Subscribers are on lists and get newsletters; segments select contacts, who get campaigns. Add a person, or import a file.";
 const namesOf = (records: readonly { id: string; name: string }[]) =>
@@ -33,16 +31,10 @@ export function Page() {
     return { data: data.people, meta: { next_cursor: data.next } };
   };
   const filters = { list_id: list, segment_id: segment, status };
-  const csv = async (after: string) => {
-    const { data, meta } = await page({ ...filters, after: after || undefined, limit: 500 });
-    const lines = data.map((one) => csvLine(COLUMNS.map((name) => withoutFormula(String(one[name] ?? "")))));
-    const text = (after ? "" : csvLine(COLUMNS)) + lines.join("");
-    return { data: { csv: text, rows: lines.length, after: meta.next_cursor } };
-  };
   return (
     <>
       <PageHead title="People">
-        <Export of="contacts" text="Export contacts" />
+        <Export of="contacts" text="Export all contacts" />
         {mayWrite && (
           <>
             <Link className="button" to={`${base}/imports`}>
@@ -70,7 +62,7 @@ export function Page() {
         <ChoiceFilter name="list" label="List" any="All" choices={namesOf(lists)} />
         <ChoiceFilter name="segment" label="Segment" any="All" choices={namesOf(segments)} />
         <ChoiceFilter name="email_status" label="Address status" any="All" choices={choicesOf(STATUSES)} />
-        <SaveCsv name="people.csv" text="Export people" read={csv} />
+        <Export of="people" {...filters} text="Export these people" />
       </AddressList>
     </>
   );

@@ -1,5 +1,6 @@
 import { useMutation } from "@tanstack/react-query";
 import { useState } from "react";
+import type { Client } from "../api.ts";
 import { type Role, useRole, useWorkspace } from "../session.tsx";
 import { Problem } from "./page.tsx";
 
@@ -53,15 +54,11 @@ export function SaveCsv({ name, text = "Export as CSV", read: readPage, least = 
   );
 }
 
-interface ExportProps extends Pick<CsvProps, "text"> {
-  of: "contacts" | "suppressions" | "list";
-  /** Of the subscribers, for `list`. */
-  listId?: string;
-}
+type Query = Parameters<Client["app"]["imports"]["export"]["query"]>[0]["query"];
 
 /** People of the audience as CSV. */
-export function Export({ of, listId, text }: ExportProps) {
+export function Export({ text, ...query }: Pick<CsvProps, "text"> & Omit<Query, "after">) {
   const { client } = useWorkspace();
-  const read = (after: string) => client.app.imports.export.query({ query: { of, list_id: listId, after } });
-  return <SaveCsv name={`${of === "list" ? "subscribers" : of}.csv`} text={text} read={read} />;
+  const read = (after: string) => client.app.imports.export.query({ query: { ...query, after } });
+  return <SaveCsv name={`${query.of === "list" ? "subscribers" : query.of}.csv`} text={text} read={read} />;
 }

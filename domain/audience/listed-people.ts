@@ -27,7 +27,7 @@ export interface PeoplePage {
   next: string | null;
 }
 
-interface PeopleFilter {
+export interface PeopleFilter {
   /** Those whom a search finds; it leaves the other filters out. */
   text?: string | undefined;
   /** Confirmed subscribers of it. */

@@ -3,6 +3,7 @@ import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.
 import { csvLine, withoutFormula } from "../../lib/csv.ts";
 import { mapInSlices } from "../../lib/slices.ts";
 import { readFields } from "../audience/contact-fields.ts";
+import { listPeople, type PeopleFilter } from "../audience/listed-people.ts";
 import { readList } from "../audience/lists.ts";
 import { type LedgerPage, pageRecipients } from "../sends/ledger/recipients.ts";
 import type { SendResource } from "../sends/resource.ts";
@@ -101,6 +102,19 @@ export async function exportRecipients(
   });
   const csv = (after === "" ? csvLine(names) : "") + lines.join("");
   return { csv, rows: records.length, after: next === undefined ? null : String(next) };
+}
+
+/** The people of the console's page, as `listPeople` does. @param after as of `exportPage` */
+export async function exportPeople(
+  em: EntityManager,
+  tenant: Tenant,
+  filter: PeopleFilter,
+  after: string,
+): Promise<ExportPage> {
+  const names = ["email", "first_name", "last_name", "lists", "is_contact", "status", "created_at"] as const;
+  const { people, next } = await listPeople(em, tenant, { ...filter, after, limit: SLICE_ROWS });
+  const lines = people.map((one) => csvLine(names.map((name) => withoutFormula(String(one[name] ?? "")))));
+  return { csv: (after === "" ? csvLine(names) : "") + lines.join(""), rows: lines.length, after: next };
 }
 
 /**

@@ -74,7 +74,8 @@ describe("The audit log", () => {
       ["content.attachList", "", "attached a list"],
       ["rotateWebhookSecret", "webhook", "rotated the secret of the webhook"],
       ["imports.undo", "", "undid an import"],
-      ["imports.export", "", "exported people as CSV"],
+      ["imports.export.list", "list", "exported people as CSV from the list"],
+      ["imports.export.contacts", "", "exported all contacts as CSV"],
       ["people.file", "personal data", "downloaded the personal data"],
       ["team:tracking", "team", "ran the command team:tracking for the team"],
     ] as const)
@@ -203,14 +204,27 @@ describe("The audit log", () => {
 
   it("has one entry a day of each read that takes people out, and none of any other", async () => {
     const reads = PROCEDURES.filter(({ isQuery, meta }) => isQuery && meta.audit !== undefined);
-    assert.deepEqual(reads.map(({ name }) => name).sort(), ["imports.export", "people.file"]);
+    assert.deepEqual(reads.map(({ name }) => name).sort(), ["imports.export", "imports.refused", "people.file"]);
     const own = await makeTeam();
     const editor = await clientAs(own, "EDITOR");
     for (let i = 0; i < 2; i++) await editor.app.imports.export.query({ query: { of: "contacts" } });
     await editor.app.imports.list.query({});
     assert.deepEqual(
       (await entriesOf(own)).map(({ act, by }) => [act, by]),
-      [["imports.export", "Member"]],
+      [["imports.export.contacts", "Member"]],
+    );
+    const { data: list } = await editor.api.lists.create.mutate({ body: { name: "Readers", optin: "SINGLE" } });
+    const { id: list_id } = list as { id: string };
+    for (const kind of ["list", "people"] as const)
+      await editor.app.imports.export.query({ query: { of: kind, list_id } });
+    const exports = (await entriesOf(own)).filter(({ act }) => act.startsWith("imports.export"));
+    assert.deepEqual(
+      exports.map(({ act, object_id }) => [act, object_id]),
+      [
+        ["imports.export.people", list_id],
+        ["imports.export.list", list_id],
+        ["imports.export.contacts", null],
+      ],
     );
   });
 

@@ -419,7 +419,7 @@ describe("The console in a browser", function () {
 
       await open("People");
       await page.route(/imports\.export/, (route) => route.fulfill({ json: { result: { data: {} } } }));
-      await button("Export contacts").click();
+      await button("Export all contacts").click();
       await page.getByText("Something went wrong").waitFor();
       const failing = { message: "This failed.", code: -32_603, data: { code: "internal_error", status: 500 } };
       await page.route(/audience\.people/, (route) => route.fulfill({ status: 500, json: { error: failing } }));
@@ -427,7 +427,7 @@ describe("The console in a browser", function () {
       await page.getByText("This failed.").waitFor();
       await page.unroute(/audience\.people/);
       await button("Try again").click();
-      await button("Export people").waitFor();
+      await button("Export these people").waitFor();
       await page.route(/usage\.retrieve/, (route) =>
         route.fulfill({ json: {}, headers: { "x-request-id": "req_shown" } }),
       );
@@ -609,7 +609,7 @@ describe("The console in a browser", function () {
       await button("Add").click();
       await page.getByRole("link", { name: email }).waitFor();
       const saving = page.waitForEvent("download");
-      await button("Export people").click();
+      await button("Export these people").click();
       const csv = readFileSync(await (await saving).path(), "utf8");
       assert.match(csv, new RegExp(`^email,first_name,.*\\r\\n${email},,O'Neil,,true,ACTIVE,\\S+\\r\\n$`));
       await open("people?q=neil");

@@ -56,7 +56,6 @@ const people = consoleQuery(
         segment_id: idParam.optional(),
         status: z.enum(PERSON_STATUSES).optional(),
         after: email.optional(),
-        limit: z.number().int().min(1).max(500).optional(),
       }),
     }),
   },

@@ -1,8 +1,10 @@
 import { z } from "zod";
 import type { EntityManager, Tenant } from "../../../db/orm.ts";
 import { transaction } from "../../../db/transaction.ts";
+import { MAX_ADDRESS_LENGTH } from "../../../domain/address.ts";
+import { PERSON_STATUSES } from "../../../domain/audience/listed-people.ts";
 import { ApiError } from "../../../domain/errors.ts";
-import { exportPage } from "../../../domain/import/export.ts";
+import { exportPage, exportPeople } from "../../../domain/import/export.ts";
 import {
   beginUpload,
   deleteImport,
@@ -168,7 +170,7 @@ export const importsRouter = router({
     },
   ),
   /** The refused lines as CSV. */
-  refused: consoleQuery({ role: "EDITOR", input: ofImport }, async ({ ctx, input }) => ({
+  refused: consoleQuery({ role: "EDITOR", audit: "daily", input: ofImport }, async ({ ctx, input }) => ({
     csv: await refusedFile(ctx.em, ctx.tenant, input.params.importId),
   })),
   remove: consoleMutation({ role: "EDITOR", input: ofImport }, async ({ ctx, input }) => {
@@ -183,13 +185,19 @@ export const importsRouter = router({
       audit: "daily",
       input: z.strictObject({
         query: z.strictObject({
-          of: z.enum(["contacts", "suppressions", "list"]),
+          of: z.enum(["contacts", "suppressions", "list", "people"]),
           list_id: idParam.optional(),
-          after: z.string().max(64).default(""),
+          /** Of people. */
+          segment_id: idParam.optional(),
+          status: z.enum(PERSON_STATUSES).optional(),
+          after: z.string().max(MAX_ADDRESS_LENGTH).default(""),
         }),
       }),
     },
-    ({ ctx, input: { query } }) =>
-      exportPage(ctx.em, ctx.tenant, query.of === "list" ? { listId: query.list_id ?? "" } : query.of, query.after),
+    ({ ctx, input: { query } }) => {
+      const { of, list_id: listId, segment_id: segmentId, status, after } = query;
+      if (of === "people") return exportPeople(ctx.em, ctx.tenant, { listId, segmentId, status }, after);
+      return exportPage(ctx.em, ctx.tenant, of === "list" ? { listId: listId ?? "" } : of, after);
+    },
   ),
 });
