@@ -12,12 +12,18 @@ export interface UpgradeProxy {
   close(): void;
 }
 
-export async function openProxy(): Promise<UpgradeProxy> {
+/** @param report called with each failure as it happens */
+export async function openProxy(report: (failure: string) => void): Promise<UpgradeProxy> {
   let port = 0;
   const failures: string[] = [];
   const pass = (incoming: IncomingMessage, response: ServerResponse) => {
     const { method, url, headers } = incoming;
-    const failed = (how: unknown) => failures.push(`${method} ${url?.replace(/[?#].*/, "")}: ${how}`);
+    const startedAt = performance.now();
+    const failed = (how: unknown) => {
+      const ms = Math.round(performance.now() - startedAt);
+      failures.push(`${method} ${url?.replace(/[?#].*/, "")}: ${how} after ${ms} ms`);
+      report(failures.at(-1) ?? "");
+    };
     // A connection for each request, because an API that stops closes those that wait.
     const outgoing = request({ host: "127.0.0.1", port, method, path: url, headers, agent: false }, (answer) => {
       proxy.answered++;

@@ -186,7 +186,7 @@ async function roll(stack: Stack, proxy: UpgradeProxy, code: string, traffic: Tr
 }
 
 async function upgrade({ before, after }: Versions, seed: number, seconds: number): Promise<void> {
-  const proxy = await openProxy();
+  const proxy = await openProxy((failure) => say(`  ${failure}`));
   const dataDir = mkdtempSync(`${tmpdir()}/mailkeel-upgrade-`);
   const source = { ...shellVariables(), ...NO_RATE_LIMITS, ...SETTINGS, PUBLIC_URL: proxy.origin };
   const stack = new Stack({
@@ -198,6 +198,7 @@ async function upgrade({ before, after }: Versions, seed: number, seconds: numbe
     say: (message) => console.log(`  ${message}`),
   });
   let traffic: Traffic | undefined;
+  let isWhole = false;
   try {
     const { content } = await stack.start();
     proxy.lead(Number(new URL(content.api).port));
@@ -241,11 +242,14 @@ async function upgrade({ before, after }: Versions, seed: number, seconds: numbe
     );
     say(`${proxy.answered} requests were answered, ${proxy.failures.length} were not or with 5xx`);
     await clients.close();
+    isWhole = true;
   } finally {
     traffic?.kill();
     await stack.stop();
     proxy.close();
-    await removeDataDir(dataDir);
+    // Its logs say why.
+    if (isWhole && broken.length === 0) await removeDataDir(dataDir);
+    else console.log(`The logs are in ${dataDir}/logs.`);
   }
 }
 
