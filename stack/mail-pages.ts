@@ -23,7 +23,8 @@ const listQuery = z.strictObject({
 const PAGE_POLICY =
   "default-src 'none'; style-src 'unsafe-inline'; frame-src 'self'; base-uri 'none'; form-action 'self'";
 /** The mail itself, in its frame: pictures and styles, no scripts. Its links open in tabs of their own. */
-const MAIL_POLICY = "default-src 'none'; img-src http: https: data:; style-src 'unsafe-inline'; sandbox allow-popups";
+const MAIL_POLICY =
+  "default-src 'none'; img-src http: https: data:; style-src 'unsafe-inline'; sandbox allow-popups allow-popups-to-escape-sandbox";
 
 /** Every value is escaped. */
 const liquid = new Liquid({ outputEscape: "escape" });
