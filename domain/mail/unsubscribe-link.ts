@@ -27,12 +27,18 @@ const LINK_STYLE =
 const linkTo = (tag: LinkTag, text: string) => `<a href="{{ ${tag} }}" style="${LINK_STYLE}">${text}</a>`;
 const linesHtml = (text = "") => literalHtml(text).replace(/\r?\n/g, "<br>");
 
-function partHtml(part: Part, footer: MailFooter): string {
+const isLinkTag = (part: Part): part is LinkTag => LINK_TAGS.some((tag) => tag === part);
+
+/** The texts apart from each other, and the links in one line below the reason. */
+function footerHtml(parts: readonly Part[], footer: MailFooter): string {
   const words = wordsOf(footer.language).footer;
+  const names = { unsubscribe_url: words.unsubscribe, web_url: words.web, tracking_url: words.tracking };
+  const tags = parts.filter(isLinkTag);
+  const links = tags.map((tag) => linkTo(tag, names[tag])).join(" &middot; ");
   const reason = footer.isToList ? words.reasonOfList("{{ list_name }}") : words.reason;
-  if (part === "unsubscribe_url") return `${reason}<br>${linkTo(part, words.unsubscribe)}`;
-  if (part === "web_url") return linkTo(part, words.web);
-  return part === "tracking_url" ? linkTo(part, words.tracking) : linesHtml(footer[part] ?? undefined);
+  const last = tags.includes("unsubscribe_url") ? `${reason}<br>${links}` : links;
+  const texts = parts.map((part) => (isLinkTag(part) ? "" : linesHtml(footer[part] ?? undefined)));
+  return [...texts, last].filter(Boolean).join("<br><br>");
 }
 
 const NO_FOOTER: MailFooter = { language: "en", mailFooter: null, postalAddress: null };
@@ -65,7 +71,7 @@ export function withFooter(
   const end = BODY_END.exec(source)?.index ?? source.length;
   // Content that was accepted without these parts may swallow its end: the beginning of the body always shows.
   for (const place of missing.includes("unsubscribe_url") ? [end] : [end, 0]) {
-    const text = missing.map((part) => partHtml(part, footer)).join("<br>");
+    const text = footerHtml(missing, footer);
     const html = footerOnPage(source, text) ?? `<div style="${FOOTER_STYLE}">${text}</div>`;
     const completed = source.slice(0, place) + html + source.slice(place);
     const compiled = compileTemplate(completed, { escape: true, ownTags: FOOTER_TAGS });
@@ -93,7 +99,7 @@ function shownParts(template: Template, footer: MailFooter): (part: Part) => boo
   });
   const isLink = (href: string, to: string) => href.startsWith(to) && /^(?:$|[?#])/.test(href.slice(to.length));
   return (part) => {
-    if (part === "unsubscribe_url" || part === "web_url" || part === "tracking_url") {
+    if (isLinkTag(part)) {
       return bodies.every(({ hrefs }) => hrefs.some((href) => isLink(href, urls[part])));
     }
     const own = lettersOf(footer[part] ?? "");

@@ -38,5 +38,7 @@ export async function showSentMail(
     trackingUrl: trackingUrl(vault, publicUrl, mail),
     webUrl: webUrl(vault, publicUrl, mail),
   });
-  return readInThread(teamId, () => showInThread(teamId, "show", { subject, html: body, footer }, values));
+  // A link of the footer would lead from the page to itself.
+  const content = { subject, html: body, footer: { ...footer, isOnWeb: false } };
+  return readInThread(teamId, () => showInThread(teamId, "show", content, values));
 }

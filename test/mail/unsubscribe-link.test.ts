@@ -105,9 +105,11 @@ describe("A body", () => {
       const footer = { language, mailFooter: null, postalAddress: null, isToList: true, isOnWeb: true };
       const words = wordsOf(language).footer;
       const values = { list_name: "A & B", unsubscribe_url: "https://a.example/u", web_url: "https://a.example/v" };
-      const { html } = showMessage({ subject: "", html: "<p>News</p>", footer }, values);
+      const { html, text } = showMessage({ subject: "", html: "<p>News</p>", footer }, values);
       assert.ok(html.includes(words.reasonOfList("A &amp; B")) && !html.includes(words.reason), html);
       assert.match(html, new RegExp(`<a href="https://a.example/v"[^>]*>${words.web}</a>`));
+      const links = `${words.unsubscribe} [https://a.example/u] · ${words.web} [https://a.example/v]`;
+      assert.equal(text.trim(), `News\n\n${words.reasonOfList("A & B")}\n${links}`);
       const own = '<a href="{{ web_url }}">Browser</a>';
       assert.equal(withFooter(own, { footer }).source.match(/web_url/g)?.length, 1);
       assert.equal(withFooter("<p>x</p>", { footer, isPublic: true }).source, "<p>x</p>");
@@ -125,13 +127,13 @@ describe("A body", () => {
     const lines = (html: string) =>
       withFooter(html, { footer })
         .source.slice(html.length)
-        .match(/<div[^>]*>(.*?)(?:<br>You |<\/div>)/)?.[1];
+        .match(/<div[^>]*>(.*?)(?:<br><br>You |<\/div>)/)?.[1];
 
     it("has both above its link, once each, as they were written", () => {
-      assert.equal(lines("<p>News</p>"), `${TEXT}<br>${ADDRESS}`);
-      assert.equal(lines(`<p>News</p>${LINK}`), `${TEXT}<br>${ADDRESS}`);
+      assert.equal(lines("<p>News</p>"), `${TEXT}<br><br>${ADDRESS}`);
+      assert.equal(lines(`<p>News</p>${LINK}`), `${TEXT}<br><br>${ADDRESS}`);
       const { html, text } = showMessage({ subject: "", html: `<p>News</p>${LINK}`, footer }, { email: "a@b.example" });
-      assert.ok(html.includes(TEXT) && text.includes("Rain {{ email }} or <b>shine\nYours, Ada\nExample Ltd\n"), text);
+      assert.ok(html.includes(TEXT) && text.includes("Rain {{ email }} or <b>shine\nYours, Ada\n\nExample Ltd\n"), text);
     });
 
     it("has no address twice: not one of its own text, in any layout, and not its merge tag", () => {
@@ -148,7 +150,7 @@ describe("A body", () => {
         ],
         "{% if first_name %}{{ postal_address }}{% endif %}",
       ]) {
-        assert.equal(lines(html + LINK), `${TEXT}<br>${ADDRESS}`, html);
+        assert.equal(lines(html + LINK), `${TEXT}<br><br>${ADDRESS}`, html);
       }
       const shown = showMessage(
         { subject: "", html: `<p>{{ postal_address }}</p>${LINK}`, footer },
@@ -160,7 +162,7 @@ describe("A body", () => {
     it("has a short text or address also where the body names it", () => {
       const short = { language: "en" as const, mailFooter: "Acme", postalAddress: "Paris" };
       const { source } = withFooter(`<p>Acme in Paris</p>${LINK}`, { footer: short });
-      assert.match(source, />Acme<br>Paris</);
+      assert.match(source, />Acme<br><br>Paris</);
     });
 
     it("has the words of its links in the language of the team", () => {
@@ -170,7 +172,7 @@ describe("A body", () => {
 
     it("has them at its beginning where its end shows no text", () => {
       const html = `${LINK}<style>p{}`;
-      assert.ok(withFooter(html, { footer }).source.endsWith(`${TEXT}<br>${ADDRESS}</div>${html}`));
+      assert.ok(withFooter(html, { footer }).source.endsWith(`${TEXT}<br><br>${ADDRESS}</div>${html}`));
     });
   });
 });

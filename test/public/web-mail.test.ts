@@ -74,6 +74,14 @@ describe("A mail as a page", () => {
     }
   });
 
+  it("has no link to itself in the footer", async () => {
+    await execute("update newsletters set body = '<p>News</p>' where id = ?", sender.newsletterId);
+    await execute(`update sends set footer = footer || '{"isOnWeb":true}' where resource_id = ?`, sender.newsletterId);
+    const text = await (await fetch(url)).text();
+    assert.ok(text.includes("<p>News</p>") && text.includes(en.footer.unsubscribe), text);
+    assert.ok(!text.includes(en.footer.web), text);
+  });
+
   it("ends with the names in the ledger, and with the erasure of its person", async () => {
     const setState = (state: string) =>
       execute("update sends set ledger_state = ? where resource_id = ?", state, sender.newsletterId);
