@@ -30,6 +30,8 @@ export interface FormProps {
   /** Not called where `onSubmit` has answered `false`. */
   onDone?: () => void;
   onCancel?: (() => void) | undefined;
+  /** In place of "Cancel". */
+  cancel?: string | undefined;
   /** It destroys something: the focus begins on its Cancel. */
   isDanger?: boolean;
   submit: string;
@@ -120,7 +122,7 @@ export function Form(props: FormProps) {
   });
   const cancel = onCancel && (
     <button type="button" onClick={onCancel}>
-      {/^Cancel /.test(submit) ? submit.replace("Cancel", "Keep") : "Cancel"}
+      {props.cancel || (/^Cancel /.test(submit) ? submit.replace("Cancel", "Keep") : "Cancel")}
     </button>
   );
   return (

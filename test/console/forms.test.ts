@@ -63,7 +63,10 @@ describe("The console's forms", function () {
       await button(page, "Send a test").click();
       await member.waitFor();
       assert.equal(await member.isChecked(), false);
-      await page.keyboard.press("Escape");
+      await member.check();
+      await button(page, "Send test").click();
+      await page.getByRole("dialog").getByRole("button", { name: "Close", exact: true }).click();
+      await member.waitFor({ state: "detached" });
 
       assert.equal(await page.locator("button.danger").count(), 0);
       await button(page, "More actions").click();

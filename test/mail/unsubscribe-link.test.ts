@@ -133,7 +133,10 @@ describe("A body", () => {
       assert.equal(lines("<p>News</p>"), `${TEXT}<br><br>${ADDRESS}`);
       assert.equal(lines(`<p>News</p>${LINK}`), `${TEXT}<br><br>${ADDRESS}`);
       const { html, text } = showMessage({ subject: "", html: `<p>News</p>${LINK}`, footer }, { email: "a@b.example" });
-      assert.ok(html.includes(TEXT) && text.includes("Rain {{ email }} or <b>shine\nYours, Ada\n\nExample Ltd\n"), text);
+      assert.ok(
+        html.includes(TEXT) && text.includes("Rain {{ email }} or <b>shine\nYours, Ada\n\nExample Ltd\n"),
+        text,
+      );
     });
 
     it("has no address twice: not one of its own text, in any layout, and not its merge tag", () => {

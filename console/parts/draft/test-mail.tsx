@@ -25,6 +25,7 @@ export function TestMail({ mail }: { mail: Mail }) {
       submit="Send test"
       note={`The saved email goes to up to ${MOST} team members from the sender's account, and counts towards your daily limit.`}
       onOpen={() => choose([])}
+      cancel={outcomes && "Close"}
       isDisabled={chosen.length === 0 || outcomes !== undefined}
       act={async (_, context) => {
         const body = { ...mail, member_ids: [...chosen] };

@@ -103,7 +103,7 @@ export function CheckSend({ kind, draft, onShow }: { kind: Kind; draft: Draft; o
         </p>
       )}
       <Problem error={check.error} />
-      {report && <GateList mail={mail} report={report} />}
+      {report && <GateList mail={mail} report={report} broken={broken} />}
       {report && <Warnings mail={mail} at={check.submittedAt} draft={draft} onShow={onShow} />}
       {report && <Links of={links} draft={draft} onShow={onShow} />}
       {report && <Numbers mail={mail} report={report} preview={preview} />}
@@ -333,7 +333,14 @@ const LOOKS = {
   null: ["muted", "○", "Not checked yet: "],
 } as const;
 
-function GateList({ mail: { type, id }, report }: { mail: Mail; report: GateReport }) {
+interface GateListProps {
+  mail: Mail;
+  report: GateReport;
+  /** How many links do not work. */
+  broken: number;
+}
+
+function GateList({ mail: { type, id }, report, broken }: GateListProps) {
   const { base, environment } = useWorkspace();
   const isAdmin = useRole("ADMIN");
   const words = wordsOf(type, useSettings(type, id).segment_id !== null, report);
@@ -342,7 +349,7 @@ function GateList({ mail: { type, id }, report }: { mail: Mail; report: GateRepo
   return (
     <details open={met < report.gates.length}>
       <summary>
-        {met} of {report.gates.length} checks passed
+        {met} of {report.gates.length} checks passed{broken > 0 && `, ${broken} broken link${broken > 1 ? "s" : ""}`}
       </summary>
       <ul className="steps" aria-label="Checks">
         {gates.map(({ gate, is_met, detail, message }) => {

@@ -1,5 +1,4 @@
 import { Link } from "@tanstack/react-router";
-import { useEffect } from "react";
 import type { Client, DataOf } from "../../api.ts";
 import { useData, useRole, useWorkspace } from "../../session.tsx";
 import { AddressList } from "../audience/address-list.tsx";
@@ -52,17 +51,11 @@ const dateOf = (instant: number) => new Date(instant).toISOString().slice(0, 10)
 
 function Responses({ id, startedAt }: { id: string; startedAt: string }) {
   const { base } = useWorkspace();
-  const [{ activity, outcome, q }, filter] = useFilters();
   const { totals, rates } = useData(["analytics", id], ({ api }) => {
     const begin = Date.parse(startedAt);
     const [from, to] = [dateOf(begin), dateOf(Math.min(Date.now(), begin + MOST_DAYS * DAY_MS))];
     return api.analytics.overview.query({ query: { resource_id: id, from, to } });
   });
-  // Those who opened the mail stand first, unless the page was opened with another filter.
-  // biome-ignore lint/correctness/useExhaustiveDependencies: a filter that is cleared later stays so
-  useEffect(() => {
-    if (totals.opened > 0 && !activity && !outcome && !q) filter({ activity: "opened" });
-  }, []);
   const earlier = useEarlier(id);
   return (
     <>
