@@ -379,6 +379,39 @@ describe("The editor of a draft", function () {
     });
   });
 
+  it("brings the values of a block into view when it shows or inserts one, and adds nothing between two blocks", async () => {
+    await inPage({ viewport: { width: 1_440, height: 900 } }, async (page) => {
+      const { app, one, read, saved } = await open(page, undefined, "?view=text");
+      const lines = Array.from({ length: 30 }, () => words(word("A line of the newsletter.")));
+      const image = { type: "image", attrs: { src: "https://example.com/a.png" } };
+      const link = { type: "button", attrs: { label: "Read", href: "https://example.com/b" } };
+      const content = [...lines, image, link];
+      await app.content.saveBlocks.mutate({
+        body: { ...one, blocks: { type: "doc", content } as never, preheader: null },
+      });
+      await page.reload();
+      await button(page, "Check the send").click();
+      await page.getByRole("button", { name: /^Show it: .*image/ }).click();
+      await focused(page, "input[name=block-alt]");
+      const alt = await page.getByLabel("Alternative text").boundingBox();
+      assert.ok(alt && alt.y >= 0 && alt.y + alt.height <= 900, `${alt?.y}`);
+      await type(page, "A cat");
+      await press(page, "Enter");
+      await focused(page, ".ProseMirror");
+      await eventually(async () => JSON.stringify((await read()).blocks).includes("A cat"), { what: "the text" });
+      assert.equal(((await read()).blocks as { content: unknown[] }).content.length, content.length);
+
+      await page.locator(".ProseMirror > p").nth(12).click();
+      await saved();
+      const top = () => page.evaluate<number>("scrollY");
+      const before = await top();
+      await type(page, "{{first");
+      await press(page, "Enter");
+      await focused(page, "input[name=block-fallback]");
+      assert.equal(await top(), before);
+    });
+  });
+
   it("writes HTML without another byte than those that were typed, as axe asks for, and shows a refusal at its line", async () => {
     await inPage({}, async (page) => {
       const write = async (original: string) => {

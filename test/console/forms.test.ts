@@ -65,7 +65,7 @@ describe("The console's forms", function () {
       assert.equal(await member.isChecked(), false);
       await member.check();
       await button(page, "Send test").click();
-      await page.getByRole("dialog").getByRole("button", { name: "Close", exact: true }).click();
+      await page.getByRole("dialog").getByText("Close", { exact: true }).click();
       await member.waitFor({ state: "detached" });
 
       assert.equal(await page.locator("button.danger").count(), 0);

@@ -25,6 +25,13 @@ const DOCK_ID = "dock";
 /** The place of the values of the block that is selected in the editor. */
 export const Dock = () => <div id={DOCK_ID} className="dock" />;
 export const dock = () => document.getElementById(DOCK_ID);
+/** Scrolls no further than the place needs: it stands at the top of the preview, which may be above the window. */
+export function showDock(): void {
+  const place = dock();
+  if (place?.parentElement) place.parentElement.scrollTop = 0;
+  const { top } = place?.getBoundingClientRect() ?? { top: 0 };
+  if (top < 0) window.scrollBy(0, top);
+}
 
 interface PreviewProps {
   mail: Mail;

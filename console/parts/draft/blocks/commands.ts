@@ -158,23 +158,22 @@ export const setValues = (editor: Editor, { from, node }: Block, values: Readonl
   });
 
 /** Selects a block or a text, and scrolls to it. @param path the index of each node on the way to it */
-export const selectAt = (editor: Editor, path: readonly number[]): boolean =>
-  editor
-    .chain()
-    .focus()
-    .command(({ tr }) => {
-      let [at, node]: [number, Node] = [-1, tr.doc];
-      for (const index of path) {
-        // The text may have changed since.
-        if (index >= node.childCount) return false;
-        at += 1;
-        for (let before = 0; before < index; before++) at += node.child(before).nodeSize;
-        node = node.child(index);
-      }
-      const { doc } = tr;
-      const isText = node.isText;
-      tr.setSelection(isText ? TextSelection.create(doc, at, at + node.nodeSize) : NodeSelection.create(doc, at));
-      tr.scrollIntoView();
-      return true;
-    })
-    .run();
+export const selectAt = (editor: Editor, path: readonly number[]): boolean => {
+  // The chain's own focus comes later, and would take that of the block's values.
+  editor.view.focus();
+  return editor.commands.command(({ tr }) => {
+    let [at, node]: [number, Node] = [-1, tr.doc];
+    for (const index of path) {
+      // The text may have changed since.
+      if (index >= node.childCount) return false;
+      at += 1;
+      for (let before = 0; before < index; before++) at += node.child(before).nodeSize;
+      node = node.child(index);
+    }
+    const { doc } = tr;
+    const isText = node.isText;
+    tr.setSelection(isText ? TextSelection.create(doc, at, at + node.nodeSize) : NodeSelection.create(doc, at));
+    tr.scrollIntoView();
+    return true;
+  });
+};

@@ -9,7 +9,7 @@ import { Form } from "../../form.tsx";
 import { type Image, imagesIn, useUpload } from "../../images.tsx";
 import { Icon, Notice, Problem } from "../../page.tsx";
 import type { BodyProps } from "../drafts.ts";
-import { dock, follow } from "../preview.tsx";
+import { dock, follow, showDock } from "../preview.tsx";
 import {
   alignText,
   type Block,
@@ -72,8 +72,12 @@ export function BlocksEditor({ value, onChange, tags, readOnly, shownPath }: Bod
   const begun = editor && !readOnly ? menuAt(editor, tags, opened) : undefined;
   const menu = isDismissed ? undefined : begun;
   const active = Math.min(chosen, (menu?.options.length ?? 1) - 1);
-  const focus = (selector: string) => document.querySelector<HTMLElement>(selector)?.focus();
-  const focusPanel = () => focus(".panel :is(input, select, textarea)");
+  // The page stays where it is: its padding for the tools would scroll it although the values are in view.
+  const focus = (selector: string) => document.querySelector<HTMLElement>(selector)?.focus({ preventScroll: true });
+  const focusPanel = (input = ":is(input, select, textarea)") => {
+    showDock();
+    focus(`.panel ${input}`);
+  };
   const pick = (option: Option | undefined) => {
     if (!editor || !menu || !option) return;
     editor.view.focus();
@@ -199,8 +203,21 @@ export function BlocksEditor({ value, onChange, tags, readOnly, shownPath }: Bod
     editor.commands.setContent(JSON.parse(value), { emitUpdate: false });
   }, [editor, value]);
 
+  const isShowing = useRef(false);
   useEffect(() => {
-    if (editor && shownPath) selectAt(editor, shownPath);
+    if (!isShowing.current || !editor) return;
+    isShowing.current = false;
+    const { attrs } = selectedLeaf(editor)?.node ?? {};
+    // The first value that it lacks, else its link, which is broken.
+    if (attrs)
+      focusPanel(
+        `[name=block-${["src", "alt", "href"].find((key) => attrs[key] === null || attrs[key] === "") ?? "href"}]`,
+      );
+  });
+  useEffect(() => {
+    // Its values come with the next render.
+    isShowing.current = Boolean(editor && shownPath && selectAt(editor, shownPath));
+    if (isShowing.current) render();
   }, [editor, shownPath]);
 
   // The tools stick to the top, and on a phone the values of a block to the bottom: no text moves as they come.

@@ -65,7 +65,9 @@ export function Panel({ editor, block, tags }: PanelProps) {
       className="card panel fields"
       onKeyDown={({ key, target }) => {
         if (key !== "Escape" && (key !== "Enter" || !(target instanceof HTMLInputElement))) return;
-        if (block.node.isInline || key === "Enter") caretAfter(editor, block);
+        const next = editor.state.doc.resolve(block.from + block.node.nodeSize).nodeAfter;
+        // Nothing is added between two blocks.
+        if (block.node.isInline || (key === "Enter" && (!next || next.isTextblock))) caretAfter(editor, block);
         else editor.commands.focus();
       }}
     >
