@@ -382,6 +382,9 @@ describe("The editor of a draft", function () {
   it("brings the values of a block into view when it shows or inserts one, and adds nothing between two blocks", async () => {
     await inPage({ viewport: { width: 1_440, height: 900 } }, async (page) => {
       const { app, one, read, saved } = await open(page, undefined, "?view=text");
+      await text(page).waitFor();
+      const hint = "getComputedStyle(document.querySelector('.ProseMirror > p'), '::before').content";
+      assert.equal(await page.evaluate(hint), '"Write, or type /"');
       const lines = Array.from({ length: 30 }, () => words(word("A line of the newsletter.")));
       const image = { type: "image", attrs: { src: "https://example.com/a.png" } };
       const link = { type: "button", attrs: { label: "Read", href: "https://example.com/b" } };
@@ -393,6 +396,7 @@ describe("The editor of a draft", function () {
       await button(page, "Check the send").click();
       await page.getByRole("button", { name: /^Show it: .*image/ }).click();
       await focused(page, "input[name=block-alt]");
+      await page.getByLabel("Preview as").waitFor();
       const alt = await page.getByLabel("Alternative text").boundingBox();
       assert.ok(alt && alt.y >= 0 && alt.y + alt.height <= 900, `${alt?.y}`);
       await type(page, "A cat");

@@ -469,6 +469,7 @@ describe("The console in a browser", function () {
       await eventually(() => page.evaluate<boolean>(HAS_POINT), { what: "the point of the hour" });
       assert.deepEqual(await violationsOf(page), []);
       assert.ok((await widthOf(page)) <= 360);
+      await page.getByRole("link", { name: "3@example.com" }).waitFor();
       await page.getByRole("button", { name: "1 person", exact: true }).click();
       await page.getByRole("link", { name: "1@example.com" }).waitFor({ state: "detached" });
       await page.getByRole("link", { name: "2@example.com" }).waitFor();
