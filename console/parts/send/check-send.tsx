@@ -333,14 +333,7 @@ const LOOKS = {
   null: ["muted", "○", "Not checked yet: "],
 } as const;
 
-interface GateListProps {
-  mail: Mail;
-  report: GateReport;
-  /** How many links do not work. */
-  broken: number;
-}
-
-function GateList({ mail: { type, id }, report, broken }: GateListProps) {
+function GateList({ mail: { type, id }, report, broken }: { mail: Mail; report: GateReport; broken: number }) {
   const { base, environment } = useWorkspace();
   const isAdmin = useRole("ADMIN");
   const words = wordsOf(type, useSettings(type, id).segment_id !== null, report);
