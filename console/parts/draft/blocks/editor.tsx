@@ -207,12 +207,10 @@ export function BlocksEditor({ value, onChange, tags, readOnly, shownPath }: Bod
   useEffect(() => {
     if (!isShowing.current || !editor) return;
     isShowing.current = false;
-    const { attrs } = selectedLeaf(editor)?.node ?? {};
+    const leaf = selectedLeaf(editor);
     // The first value that it lacks, else its link, which is broken.
-    if (attrs)
-      focusPanel(
-        `[name=block-${["src", "alt", "href"].find((key) => attrs[key] === null || attrs[key] === "") ?? "href"}]`,
-      );
+    const lacked = ["src", "alt", "href"].find((name) => (leaf?.node.attrs[name] ?? "-") === "");
+    if (leaf) focusPanel(`[name=block-${lacked ?? "href"}]`);
   });
   useEffect(() => {
     // Its values come with the next render.
