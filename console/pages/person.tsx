@@ -1,6 +1,5 @@
 import { Link, useParams } from "@tanstack/react-router";
-import type { ReactNode } from "react";
-import type { Client, DataOf } from "../api.ts";
+import { type Client, capitalized, type DataOf } from "../api.ts";
 import { Act } from "../parts/act.tsx";
 import {
   type Contact,
@@ -43,6 +42,7 @@ export function Page() {
     return { data: [person, one.data, stopped.data] as const };
   });
   const fields = useFields();
+  const mayWrite = useRole("EDITOR");
   const name = [subscriber, contact].map((one) => one && nameOf(one)).find(Boolean);
   return (
     <>
@@ -50,12 +50,30 @@ export function Page() {
       {name && <p className="muted">{email}</p>}
       <div className="cards">
         <section className="card">
-          <h2>Details</h2>
-          <RecordOf kind="subscribers" email={email} person={subscriber} />
-          <RecordOf kind="contacts" email={email} person={contact}>
-            {contact && `${EMAIL_STATUSES[contact.email_status][0]}, `}
-          </RecordOf>
-          {contact && <Facts of={fields.map(({ name }) => [name, shown(contact.fields[name])])} />}
+          <div className="head">
+            <h2>Details</h2>
+            {mayWrite && (subscriber ?? contact) && (
+              <div className="actions">
+                {contact ? (
+                  <PersonButton kind="contacts" person={contact} subscriber={subscriber} />
+                ) : (
+                  <PersonButton kind="subscribers" person={subscriber} />
+                )}
+                <More of={email}>
+                  {subscriber && <DeletePerson kind="subscribers" person={subscriber} title="Delete subscriber" />}
+                  {contact && <DeletePerson kind="contacts" person={contact} title="Delete contact" />}
+                </More>
+              </div>
+            )}
+          </div>
+          <Facts
+            of={[
+              ["Name", (subscriber ?? contact) && (name ?? "no name")],
+              ["Subscriber", <Kind key="s" kind="subscribers" email={email} person={subscriber} />],
+              ["Contact", <Kind key="c" kind="contacts" email={email} person={contact} />],
+              ...(contact ? fields.map(({ name }) => [name, shown(contact.fields[name])] as const) : []),
+            ]}
+          />
         </section>
         <section className="card">
           <h2>Email</h2>
@@ -131,38 +149,22 @@ function Tracking({ email, consent }: { email: string; consent: Person["tracking
   );
 }
 
-const ABSENT = {
-  subscribers: "Not a subscriber: they get no newsletters.",
-  contacts: "Not a contact: they get no campaigns.",
-} as const;
+const ABSENT = { subscribers: "No: they get no newsletters.", contacts: "No: they get no campaigns." } as const;
 
-/** The person as a subscriber or a contact. */
-function RecordOf(of: { kind: PersonKind; email: string; person: Person | undefined; children?: ReactNode }) {
-  const { kind, email, person, children } = of;
+/** Since when the person is a subscriber or a contact. */
+function Kind({ kind, email, person }: { kind: PersonKind; email: string; person: Person | undefined }) {
   const mayWrite = useRole("EDITOR");
-  if (!person) {
+  if (!person)
     return (
-      <div className="head">
-        <p>{ABSENT[kind]}</p>
-        {mayWrite && <PersonButton kind={kind} email={email} />}
-      </div>
+      <>
+        {ABSENT[kind]} {mayWrite && <PersonButton kind={kind} email={email} />}
+      </>
     );
-  }
   return (
-    <div className="head">
-      <p>
-        {kind === "contacts" ? "Contact" : "Subscriber"}: {nameOf(person) || "no name"}, {children}added{" "}
-        <When at={person.created_at} isShort />
-      </p>
-      {mayWrite && (
-        <div className="actions">
-          <PersonButton kind={kind} person={person} />
-          <More of={kind}>
-            <DeletePerson kind={kind} person={person} title={`Delete ${kind.slice(0, -1)}`} />
-          </More>
-        </div>
-      )}
-    </div>
+    <>
+      {person.email_status ? `${capitalized(EMAIL_STATUSES[person.email_status][0])}, added` : "Added"}{" "}
+      <When at={person.created_at} isShort />
+    </>
   );
 }
 

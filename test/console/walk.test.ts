@@ -617,6 +617,17 @@ describe("The console in a browser", function () {
       await page.getByRole("link", { name: email }).click();
       await page.getByRole("heading", { name: "O'Neil" }).waitFor();
       await page.getByText("Val d'Isère").waitFor();
+      await button("New subscriber").click();
+      await button("Create subscriber").click();
+      await button(`Edit ${email}`).click();
+      assert.equal(await page.getByLabel("town").inputValue(), "Val d'Isère");
+      await page.getByLabel("Last name").fill("O'Neill");
+      await button("Save").click();
+      await page.getByRole("heading", { name: "O'Neill" }).waitFor();
+      for (const kind of ["subscribers", "contacts"] as const) {
+        const { data } = await client.api[kind].page.query({ query: { email } });
+        assert.deepEqual(data.map(nameOf), ["O'Neill"]);
+      }
 
       await open("segments/new");
       await button("Add a condition").click();

@@ -1,6 +1,6 @@
 import { Link } from "@tanstack/react-router";
 import { useState } from "react";
-import type { Client, DataOf } from "../../api.ts";
+import { type Client, type DataOf, HttpRefusal, refusalOf } from "../../api.ts";
 import { useData, useWorkspace } from "../../session.tsx";
 import { Act } from "../act.tsx";
 import type { Values } from "../form.tsx";
@@ -69,7 +69,9 @@ interface PersonButtonProps {
   /** Its dialog asks for it unless given. */
   kind?: PersonKind;
   /** The one to change; a new one unless given. */
-  person?: Person;
+  person?: Person | undefined;
+  /** Of the same person, who is a contact: it is changed, too. */
+  subscriber?: Subscriber | undefined;
   /** Address of a new one. */
   email?: string;
 }
@@ -81,25 +83,32 @@ const callsOf = ({ api }: Client, kind: PersonKind, id = "") => ({
 });
 
 /** A button that makes or changes a subscriber or a contact. */
-export function PersonButton({ kind: given, person, email }: PersonButtonProps) {
+export function PersonButton({ kind: given, person, subscriber, email }: PersonButtonProps) {
   const [chosen, choose] = useState("subscribers");
   const kind = given ?? (chosen as PersonKind);
   const { client } = useWorkspace();
   const { calls, params } = callsOf(client, kind, person?.id);
   const fields = useFields();
   const definitions = kind === "contacts" ? fields : [];
-  const save = ({ email: address = "", first_name, last_name, ...values }: Values): Promise<unknown> => {
+  const save = async ({ email: address = "", first_name, last_name, ...values }: Values) => {
     const names = { email: address, first_name: first_name || null, last_name: last_name || null };
     const all = definitions.map((field) => [field.name, heldBy(field, values)] as const);
     const known = Object.fromEntries(all.filter(([, value]) => person || value !== null));
     const body = { ...names, ...(kind === "contacts" && { fields: known }) };
-    return person ? calls.update.mutate({ params, body }) : calls.create.mutate({ body });
+    await (person ? calls.update.mutate({ params, body }) : calls.create.mutate({ body }));
+    if (!subscriber) return;
+    const both = { params: { subscriberId: subscriber.id }, body: names };
+    await client.api.subscribers.update.mutate(both).catch((error) => {
+      const { message, status, requestId } = refusalOf(error);
+      const text = `The contact was saved, but the subscriber was not: ${message}`;
+      throw new HttpRefusal({ message: text, status, requestId });
+    });
   };
   const held = Object.entries(person?.fields ?? {}).map(([name, value]) => [`fields.${name}`, value]);
   return (
     <Act
       {...(person
-        ? { title: `Edit the ${ONE[kind]} ${person.email}`, short: "Edit", submit: "Save" }
+        ? { title: `Edit ${person.email}`, short: "Edit", submit: "Save" }
         : given
           ? { title: `New ${ONE[kind]}`, submit: `Create ${ONE[kind]}` }
           : { title: "Add a person", submit: "Add" })}
@@ -108,7 +117,13 @@ export function PersonButton({ kind: given, person, email }: PersonButtonProps) 
         ...PERSON_INPUTS,
         ...definitions.map(inputOf),
       ]}
-      values={{ kind, email, ...person, ...Object.fromEntries(held) }}
+      values={{
+        kind,
+        email,
+        ...person,
+        ...(subscriber && nameOf(subscriber) && subscriber),
+        ...Object.fromEntries(held),
+      }}
       act={save}
     />
   );
