@@ -5,6 +5,7 @@ import { EMAIL_STATUSES, nameOf, PersonButton, PersonLink, useLists } from "../p
 import { Export } from "../parts/export.tsx";
 import { ChoiceFilter, choiceOf, useFilters } from "../parts/filters.tsx";
 import { choicesOf, PageHead, State, When } from "../parts/page.tsx";
+import { people } from "../parts/send/words.ts";
 import { skipEmpty } from "../parts/table.tsx";
 import { useData, useRole, useWorkspace } from "../session.tsx";
 
@@ -17,6 +18,13 @@ const namesOf = (records: readonly { id: string; name: string }[]) =>
   Object.fromEntries(records.map(({ id, name }) => [id, name]));
 const listsText = (lists: number) => (lists === 0 ? "on no list" : lists === 1 ? "on 1 list" : `on ${lists} lists`);
 
+/** "1–50 of more than 500 people". */
+function countText(shown: number, { total, has_more: hasMore }: Record<string, unknown>) {
+  if (typeof total !== "number") return undefined;
+  const text = `${hasMore ? "more than " : ""}${people(total)}`;
+  return shown < total || hasMore ? `1–${shown.toLocaleString()} of ${text}` : text;
+}
+
 /** Subscribers, who get newsletters, and contacts, whom segments select: each person once. */
 export function Page() {
   const { client, base } = useWorkspace();
@@ -28,7 +36,7 @@ export function Page() {
   type Query = Parameters<typeof client.app.audience.people.query>[0]["query"];
   const page = async (query: Query) => {
     const { data } = await client.app.audience.people.query({ query });
-    return { data: data.people, meta: { next_cursor: data.next } };
+    return { data: data.people, meta: { next_cursor: data.next, total: data.total, has_more: data.has_more } };
   };
   const filters = { list_id: list, segment_id: segment, status };
   return (
@@ -45,9 +53,10 @@ export function Page() {
         )}
       </PageHead>
       <AddressList<Listed>
-        search={["Address or name", (text) => page({ text })]}
+        search={["Address or name", (text) => page({ text, ...filters })]}
         caption="People"
         queryKey={[base, "people", list, segment, status]}
+        countText={countText}
         read={skipEmpty((after) => page({ after, ...filters }))}
         columns={[
           { name: "Address", cell: ({ email }) => <PersonLink email={email} /> },
@@ -57,11 +66,15 @@ export function Page() {
           { name: "Address status", cell: ({ status: is }) => <State of={STATUSES} is={is} /> },
           { name: "Added", cell: ({ created_at }) => <When at={created_at} isShort /> },
         ]}
+        filters={
+          <>
+            <ChoiceFilter name="list" label="List" any="All" choices={namesOf(lists)} />
+            <ChoiceFilter name="segment" label="Segment" any="All" choices={namesOf(segments)} />
+            <ChoiceFilter name="email_status" label="Address status" any="All" choices={choicesOf(STATUSES)} />
+          </>
+        }
         empty={list || segment || status ? "No people match these filters." : EMPTY}
       >
-        <ChoiceFilter name="list" label="List" any="All" choices={namesOf(lists)} />
-        <ChoiceFilter name="segment" label="Segment" any="All" choices={namesOf(segments)} />
-        <ChoiceFilter name="email_status" label="Address status" any="All" choices={choicesOf(STATUSES)} />
         <Export of="people" {...filters} text="Export these people" />
       </AddressList>
     </>

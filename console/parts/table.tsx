@@ -122,6 +122,8 @@ export interface ListProps<Row> extends Omit<TableProps<Row>, "rows"> {
   /** Of the query: it names the procedure and everything that its input holds. */
   queryKey: readonly unknown[];
   read: (cursor: string | undefined) => Promise<ListAnswer<Row>>;
+  /** @param shown the rows so far @param meta of the first page @returns how many there are */
+  countText?: (shown: number, meta: ListAnswer<Row>["meta"]) => string | undefined;
 }
 
 /** A filter may leave a page empty although others follow. */
@@ -136,7 +138,7 @@ export const skipEmpty =
   };
 
 /** A list that is read page by page. */
-export function List<Row>({ queryKey, read, ...table }: ListProps<Row>) {
+export function List<Row>({ queryKey, read, countText, ...table }: ListProps<Row>) {
   const query = useInfiniteQuery({
     queryKey,
     queryFn: ({ pageParam }) => read(pageParam),
@@ -146,8 +148,10 @@ export function List<Row>({ queryKey, read, ...table }: ListProps<Row>) {
   if (query.isPending) return <Loading like="table" />;
   if (query.error) return <Failed error={query.error} reset={query.refetch} />;
   const rows = query.data.pages.flatMap(({ data }) => data as readonly Row[]);
+  const text = rows.length > 0 && countText?.(rows.length, query.data.pages[0]?.meta ?? {});
   return (
     <>
+      {text && <p className="muted">{text}</p>}
       {(rows.length > 0 || !query.hasNextPage) && <Table rows={rows} {...table} />}
       {query.hasNextPage && (
         <button type="button" disabled={query.isFetchingNextPage} onClick={() => query.fetchNextPage()}>

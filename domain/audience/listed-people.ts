@@ -1,7 +1,7 @@
 import { type RawBuilder, sql } from "kysely";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { isoInstant } from "../../db/sql.ts";
-import { foundAddresses } from "./search.ts";
+import { foundAddresses, MAX_SORTED } from "./search.ts";
 import { segmentContacts } from "./segments/segments.ts";
 
 /** SUPPRESSED: for another reason than a hard bounce. */
@@ -25,10 +25,14 @@ export interface PeoplePage {
   people: ListedPerson[];
   /** `after` of the next page, also where this one is empty; null on the last. */
   next: string | null;
+  /** People of this page and of those behind it; only on the first page. */
+  total: number | null;
+  /** There are more, which were not counted. */
+  has_more: boolean;
 }
 
 export interface PeopleFilter {
-  /** Those whom a search finds; it leaves the other filters out. */
+  /** Those whom a search finds: one page. */
   text?: string | undefined;
   /** Confirmed subscribers of it. */
   listId?: string | undefined;
@@ -43,6 +47,7 @@ export interface PeopleFilter {
 
 /** Addresses that one page looks at: a filter that few meet would have it read all. A list of no more members is read whole. */
 const MAX_LOOKED_AT = 10_000;
+const [MAX_COUNTED, MAX_FOUND] = [500, 25];
 
 /**
  * A page of the people of a tenant, by address.
@@ -51,10 +56,11 @@ const MAX_LOOKED_AT = 10_000;
 export async function listPeople(
   em: EntityManager,
   tenant: Tenant,
-  { text, limit = 50, ...filter }: PeopleFilter,
+  { text, limit: asked = 50, listId, segmentId, status, after = "" }: PeopleFilter,
 ): Promise<PeoplePage> {
-  const { listId, segmentId, status, after = "" }: PeopleFilter = text ? {} : filter;
-  const most = sql.lit(listId || segmentId || status ? MAX_LOOKED_AT : limit + 1);
+  const limit = text ? MAX_FOUND : asked;
+  const mostMet = after ? limit + 1 : MAX_COUNTED + 1;
+  const most = sql.lit(text ? MAX_SORTED : listId || segmentId || status ? MAX_LOOKED_AT : mostMet);
   const onList = sql`${ofTenant(tenant, "b")} and b.list_id = ${listId} and b.status = 'CONFIRMED'`;
   const subscriber = sql`subscribers s where ${ofTenant(tenant, "s")} and s.email = a.email`;
   const reason = sql`(select x.reason from suppressions x where ${ofTenant(tenant, "x")} and x.email = a.email)`;
@@ -62,17 +68,22 @@ export async function listPeople(
 
   // Few members are looked up; many are met soon on the way through the addresses.
   const isShort =
-    listId !== undefined && !segmentId && (await countTo(em, sql`subscriptions b where ${onList}`)) < MAX_LOOKED_AT;
+    !text &&
+    listId !== undefined &&
+    !segmentId &&
+    (await countTo(em, sql`subscriptions b where ${onList}`)) < MAX_LOOKED_AT;
   const table = sql.table(segmentId ? "contacts" : listId ? "subscribers" : "audience_addresses");
   const within = (row: string) => sql`${ofTenant(tenant, row)} and ${sql.ref(`${row}.email`)} > ${after}`;
   const lookedAt = text
-    ? sql`select f.email from (${foundAddresses(tenant, "subscribers", text)}) f union
-        select f.email from (${foundAddresses(tenant, "contacts", text)}) f order by email limit 25`
+    ? sql`select f.email from (${foundAddresses(tenant, "subscribers", text, { limit: MAX_SORTED })}) f union
+        select f.email from (${foundAddresses(tenant, "contacts", text, { limit: MAX_SORTED })}) f`
     : isShort
       ? sql`select s.email from subscriptions b join subscribers s on s.id = b.subscriber_id and ${within("s")} where ${onList}`
       : sql`select a.email from ${table} a where ${within("a")} order by a.email limit ${most}`;
   const upTo = (row: string) =>
-    sql`${within(row)} and ${sql.ref(`${row}.email`)} <= (select max(email) from looked_at)`;
+    text
+      ? sql`${within(row)} and ${sql.ref(`${row}.email`)} in (select email from looked_at)`
+      : sql`${within(row)} and ${sql.ref(`${row}.email`)} <= (select max(email) from looked_at)`;
   const among = segmentId
     ? sql`(${await segmentContacts(em, tenant, segmentId, upTo("c"))}) a where true`
     : text || isShort
@@ -85,7 +96,7 @@ export async function listPeople(
   const { rows } = await sql<PeoplePage>`
     with looked_at as materialized (${lookedAt}), met as materialized (
       select a.email from ${among} ${listId && !isShort ? isMember : sql``} ${status ? sql`and ${statusIs} = ${status}` : sql``}
-      order by a.email limit ${sql.lit(limit + 1)}
+      order by a.email limit ${sql.lit(mostMet)}
     ), shown as materialized (select email from met order by email limit ${sql.lit(limit)})
     select coalesce((
       select json_agg(json_build_object(
@@ -100,12 +111,18 @@ export async function listPeople(
       left join contacts c on ${ofTenant(tenant, "c")} and c.email = a.email
       where s.id is not null or c.id is not null), '[]') as people,
       case
+        when ${Boolean(text)} then null
         when (select count(*) from met) > ${sql.lit(limit)} then (select max(email) from shown)
-        when ${!text && !isShort} and (select count(*) from looked_at) = ${most} then (select max(email) from looked_at)
-      end as next`.execute(kysely(em));
+        when ${!isShort} and (select count(*) from looked_at) = ${most} then (select max(email) from looked_at)
+      end as next,
+      case when ${!after} then (select least(count(*), ${sql.lit(MAX_COUNTED)}) from met)::int end as total,
+      (select count(*) from met) > ${sql.lit(MAX_COUNTED)}
+        or ${!isShort} and (select count(*) from looked_at) >= ${most} as has_more`.execute(kysely(em));
   const [page] = rows;
   if (!page) throw new Error("a page returned no row");
-  return page;
+  if (!page.has_more || after || text || listId || segmentId || status) return page;
+  const total = await countTo(em, sql`audience_addresses a where ${ofTenant(tenant, "a")}`);
+  return { ...page, total, has_more: total === MAX_LOOKED_AT };
 }
 
 /** @param rows SQL: a table and conditions @returns their number, up to the limit of a look */

@@ -13,7 +13,7 @@ type Found = EventObject<"subscriber" | "contact" | "suppression">;
 
 const MAX_FOUND = 25;
 /** Records whose addresses are put in order. A walk in their order would read all: addresses commonly begin with the name. */
-const MAX_SORTED = 1_000;
+export const MAX_SORTED = 1_000;
 
 /** SQL of a record `r`, as its index has it: the address, its other spelling and the full name, on a line each. */
 const ADDRESS_AND_NAME = sql`lower(r.email || chr(10) || coalesce(r.email_spelling, '') || chr(10) || coalesce(r.first_name, '') ||
@@ -48,13 +48,13 @@ function conditionOf(table: SearchedTable, text: string): RawBuilder<SqlBool> {
  * A query for the addresses that a text finds, at most 25 in their order; where more than 1,000 have it, out of any 1,000. It finds
  * people by any part of the address or of the full name; by the beginning of the address alone where the text has fewer than three
  * characters or the index cannot serve it, and suppressions so, too.
- * @param listId only subscribers that it has in any status
+ * @param listId only subscribers that it has in any status @param limit of the addresses, in place of 25
  */
 export function foundAddresses(
   tenant: Tenant,
   table: SearchedTable,
   text: string,
-  listId?: string,
+  { listId, limit = MAX_FOUND }: { listId?: string | undefined; limit?: number } = {},
 ): RawBuilder<{ email: string }> {
   const onList = sql`and exists (
     select from subscriptions b where ${ofTenant(tenant, "b")} and b.list_id = ${listId} and b.subscriber_id = r.id)`;
@@ -62,7 +62,7 @@ export function foundAddresses(
     select f.email from (
       select r.email from ${sql.table(table)} r
       where ${ofTenant(tenant, "r")} ${listId === undefined ? sql`` : onList} and ${conditionOf(table, text)} limit ${sql.lit(MAX_SORTED)}) f
-    order by f.email limit ${sql.lit(MAX_FOUND)}`;
+    order by f.email limit ${sql.lit(limit)}`;
 }
 
 /** Finds records as the API shows them, see `foundAddresses`. */
@@ -75,7 +75,7 @@ export async function searchRecords(
 ): Promise<JsonText<Found[]>> {
   const { rows } = await sql<{ record: string }>`
     select ${RECORDS[table]("r")} as record from ${sql.table(table)} r
-    where ${ofTenant(tenant, "r")} and r.email in (${foundAddresses(tenant, table, text, listId)})
+    where ${ofTenant(tenant, "r")} and r.email in (${foundAddresses(tenant, table, text, { listId })})
     order by r.email`.execute(kysely(em));
   return new JsonText(`[${rows.map(({ record }) => record).join()}]`);
 }

@@ -193,6 +193,13 @@ describe("The audience in the console", () => {
     const emails = found.map(({ email }) => email);
     assert.deepEqual(emails, [...new Set(emails)].sort());
     assert.equal(emails.length, 61);
+    const counted = async (query: Query) => {
+      const { total, has_more, people } = await page(query);
+      return [total, has_more, people.length];
+    };
+    assert.deepEqual(await counted({}), [61, false, 50]);
+    assert.deepEqual(await counted({ list_id: listId }), [59, false, 50]);
+    assert.deepEqual(await counted({ text: audience }), [61, false, 25]);
     const shown = (email: string) => {
       const { is_contact, lists, status } = found.find((person) => person.email === email) ?? assert.fail(email);
       return [is_contact, lists, status];
@@ -210,6 +217,10 @@ describe("The audience in the console", () => {
     assert.deepEqual(await of({ segment_id: segment.id, list_id: listId }), [address(0)]);
     assert.deepEqual(await of({ status: "SUPPRESSED", list_id: listId }), [address(1)]);
     assert.deepEqual(await of({ status: "INVALID" }), []);
+    const text = audience.toUpperCase();
+    assert.deepEqual(await of({ text, segment_id: segment.id, list_id: listId }), [address(0)]);
+    assert.deepEqual(await of({ text: "only@", segment_id: segment.id }), [`only@${audience}`]);
+    assert.deepEqual(await of({ text, status: "SUPPRESSED", list_id: listId }), [address(1)]);
 
     // More than one page looks at.
     const { data: many } = await client.api.lists.create.mutate({ body: { name: "Many", optin: "SINGLE" } });
@@ -225,7 +236,9 @@ describe("The audience in the console", () => {
     const listed = await page({ list_id: many.id, after: `a10049@${audience}` });
     assert.deepEqual([listed.people.length, listed.next], [50, `a10099@${audience}`]);
     const none = await page({ status: "SUPPRESSED" });
-    assert.deepEqual(none, { people: [], next: `a10000@${audience}` });
+    assert.deepEqual(none, { people: [], next: `a10000@${audience}`, total: 0, has_more: true });
+    assert.deepEqual(await counted({}), [10_000, true, 50]);
+    assert.deepEqual(await counted({ list_id: many.id }), [500, true, 50]);
     assert.deepEqual(await of({ status: "SUPPRESSED", after: none.next ?? "" }), [address(1)]);
   });
 

@@ -6,7 +6,9 @@ import type { PersonKind } from "./people.tsx";
 
 interface AddressListProps<Row> extends Omit<ListProps<Row>, "keyOf"> {
   /** Its label, and how it finds the first records for a text. */
-  search: readonly [label: string, find: (text: string) => Promise<{ data: unknown }>];
+  search: readonly [label: string, find: (text: string) => Promise<{ data: unknown; meta?: object }>];
+  /** Those that a search has, too. */
+  filters?: ReactNode;
   /** Filters of the list, which a search does not have. */
   children?: ReactNode;
 }
@@ -21,20 +23,30 @@ export function useSearch(kind: PersonKind | "suppressions", listId?: string): A
 }
 
 /** Records with addresses, page by page or as a search finds them. */
-export function AddressList<Row extends { email: string }>({ search, children, ...list }: AddressListProps<Row>) {
+export function AddressList<Row extends { email: string }>({
+  search,
+  filters,
+  children,
+  ...list
+}: AddressListProps<Row>) {
   const [label, find] = search;
   const [{ q }] = useFilters();
   return (
     <>
       <div className="filters">
         <SearchFilter name="q" label={label} />
+        {filters}
         {!q && children}
       </div>
       {q && <p className="muted">At most 25 are shown: type more letters to find others.</p>}
       <List<Row>
         {...list}
         queryKey={[...list.queryKey, q]}
-        read={async (cursor) => (q ? { data: (await find(q)).data as Row[], meta: {} } : list.read(cursor))}
+        read={async (cursor) => {
+          if (!q) return list.read(cursor);
+          const { data, meta } = await find(q);
+          return { data: data as Row[], meta: { ...meta, next_cursor: null } };
+        }}
         keyOf={({ email }) => email}
         empty={q ? "No matches. Try fewer letters." : list.empty}
       />
