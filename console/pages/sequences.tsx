@@ -143,7 +143,7 @@ export function OneSequence() {
         {isAdmin && status === "DRAFT" && (
           <Act
             title="Start"
-            kind="primary"
+            kind={steps.length === 0 ? undefined : "primary"}
             isDisabled={steps.length === 0}
             note={steps.length === 0 ? "It has no steps yet. Write and save one first." : START}
             act={({ members: who }) => {
@@ -240,10 +240,14 @@ export function OneSequence() {
       <h2>Steps</h2>
       <Table
         caption="Steps"
-        empty={`No steps yet. ${mayEdit ? "Add the first email" : "An editor adds the first email"}; the sequence can start once it has one.`}
+        empty={
+          !open &&
+          `No steps yet. ${mayEdit ? "Add the first email" : "An editor adds the first email"}; the sequence can start once it has one.`
+        }
         rows={steps}
         keyOf={({ id }) => id}
         columns={[
+          { name: "Step", cell: (step) => String(steps.indexOf(step) + 1) },
           {
             name: "Subject",
             cell: ({ id, subject }) => (
@@ -270,9 +274,9 @@ export function OneSequence() {
           })),
         ]}
       />
-      {mayEdit && (
+      {mayEdit && (steps.length > 0 || !open) && (
         <div className="actions">
-          <button type="button" onClick={() => write()}>
+          <button type="button" className={steps.length === 0 ? "primary" : undefined} onClick={() => write()}>
             {steps.length === 0 ? "New step" : "New step at the end"}
           </button>
         </div>

@@ -46,7 +46,7 @@ function Cell({ of: cell }: { of: ReactNode }) {
 }
 
 export function Table<Row>({ caption, rows, columns, keyOf, empty }: TableProps<Row>) {
-  if (empty !== undefined && rows.length === 0) return <div className="empty">{empty}</div>;
+  if (empty !== undefined && rows.length === 0) return empty && <div className="empty">{empty}</div>;
   return (
     // A wide table scrolls by itself, also by keyboard.
     // biome-ignore lint/a11y/noNoninteractiveTabindex: a region that scrolls must take the focus
