@@ -126,6 +126,7 @@ function FormButton({ lists, form }: { lists: Readonly<Record<string, string>>; 
           }
         : { title: "New form", submit: "Create form", kind: "primary", values: { list_id, is_open: true } })}
       inputs={inputsOf(lists)}
+      isOpenAtFirst={!form && list_id !== undefined}
       onOpen={() => setFields(form?.fields ?? [])}
       edits={
         form && { id: form.id, record: form, read: () => api.forms.retrieve.query({ params: { formId: form.id } }) }

@@ -17,9 +17,11 @@ interface ActProps extends Omit<FormProps, "onSubmit" | "onDone" | "onKept" | "o
   note?: string;
   /** Empties the page's state of the form. */
   onOpen?: (() => void) | undefined;
+  /** Its dialog is open as the page opens. */
+  isOpenAtFirst?: boolean | undefined;
 }
 
-interface OpensProps extends Pick<ActProps, "short" | "kind" | "onOpen"> {
+interface OpensProps extends Pick<ActProps, "short" | "kind" | "onOpen" | "isOpenAtFirst"> {
   /** Of the button. */
   title: string;
   /** Of the dialog, where it differs. */
@@ -28,8 +30,8 @@ interface OpensProps extends Pick<ActProps, "short" | "kind" | "onOpen"> {
 }
 
 /** A button that opens a dialog. */
-export function Opens({ title, heading = title, short, kind, onOpen, children }: OpensProps) {
-  const [isOpen, setOpen] = useState(false);
+export function Opens({ title, heading = title, short, kind, onOpen, isOpenAtFirst = false, children }: OpensProps) {
+  const [isOpen, setOpen] = useState(isOpenAtFirst);
   const open = () => {
     onOpen?.();
     setOpen(true);
@@ -48,8 +50,8 @@ export function Opens({ title, heading = title, short, kind, onOpen, children }:
 }
 
 /** A button that opens a dialog with a form, which acts. */
-export const Act = ({ title, short, submit = title, kind, act, note, onOpen, ...form }: ActProps) => (
-  <Opens {...{ title, short, kind, onOpen }}>
+export const Act = ({ title, short, submit = title, kind, act, note, onOpen, isOpenAtFirst, ...form }: ActProps) => (
+  <Opens {...{ title, short, kind, onOpen, isOpenAtFirst }}>
     {(close) => (
       <>
         {note && <p>{note}</p>}
