@@ -7,14 +7,20 @@ import { contrast, FONT_FAMILIES, textOn } from "../../lib/mail-style.ts";
 /** The page's background in light and dark, and an edge that is seen on both, and on black and on white. */
 const [BACKGROUND, DARK_BACKGROUND, EDGE] = ["#ffffff", "#22252b", "#767676"];
 
+const HEX = /^#[\da-f]{6}$/i;
+
 /** Of pages whose link names no team. */
 const PLAIN: Pick<Look, "accentColor" | "font"> = { accentColor: "#0b57d0", font: "sans" };
 
-const styleOf = (accent: string, font: Look["font"]): string => `
+/** Around the text, which stands on white. */
+const groundOf = ({ backgroundColor: color = "" }: Partial<Look> = {}): string =>
+  HEX.test(color) && color.toLowerCase() !== BACKGROUND ? color : "#f4f4f2";
+
+const styleOf = (accent: string, font: Look["font"], ground: string): string => `
   :root { color-scheme: light dark; }
-  body { margin: 0; font: 1rem/1.5 ${FONT_FAMILIES[font]}; color: #222222; background: #f4f4f2; }
+  body { margin: 0; font: 1rem/1.5 ${FONT_FAMILIES[font]}; color: #222222; background: ${ground}; }
   header, main { max-width: 28rem; margin: 0 auto; padding: 2rem; overflow-wrap: anywhere; }
-  header { margin-top: 10vh; padding-bottom: 1rem; font-weight: 600; }
+  header { margin-top: 10vh; padding-bottom: 1rem; font-weight: 600; color: ${textOn(ground)}; }
   header:empty { padding: 0; }
   header img { display: block; max-width: 100%; max-height: 4rem; }
   main { background: ${BACKGROUND}; border-radius: .5rem; }
@@ -37,6 +43,7 @@ const styleOf = (accent: string, font: Look["font"]): string => `
   @media (max-width: 600px) { header { margin-top: 2rem; padding-top: 0; } main { margin: 0 1rem; padding: 1rem; } }
   @media (prefers-color-scheme: dark) {
     body { color: #e8eaed; background: #16181d; }
+    header { color: inherit; }
     main { background: ${DARK_BACKGROUND}; }
     .main { border-color: ${edgeOn(DARK_BACKGROUND, accent)}; }
   }
@@ -78,7 +85,7 @@ export function iconOf(look?: Pick<Look, "accentColor">): string {
 }
 
 export const colorOf = ({ accentColor }: Pick<Look, "accentColor"> = PLAIN): string =>
-  /^#[\da-f]{6}$/i.test(accentColor) ? accentColor : PLAIN.accentColor;
+  HEX.test(accentColor) ? accentColor : PLAIN.accentColor;
 
 export interface Button {
   label: string;
@@ -100,7 +107,7 @@ export function renderPage(
   { title, paragraphs, buttons = [], form: signUp, mainLink, links = [], feed }: Page,
   look?: Look,
 ): { html: string; headers: Record<string, string> } {
-  const style = styleOf(colorOf(look), (look ?? PLAIN).font);
+  const style = styleOf(colorOf(look), (look ?? PLAIN).font, groundOf(look));
   const logoOrigin = originOf(look?.logoUrl ?? null);
   const policy = [
     "default-src 'none'",

@@ -21,13 +21,14 @@ export const brandOf = (em: EntityManager, teamId: string): Promise<Brand> =>
     .executeTakeFirstOrThrow();
 
 /** How pages and confirmation mails for a team's recipients look. */
-export type Look = Pick<Brand, "teamName" | "language" | "logoUrl" | "accentColor" | "font">;
+export type Look = Pick<Brand, "teamName" | "language" | "logoUrl" | "accentColor" | "backgroundColor" | "font">;
 
 /** The team to which a link in a mail leads. */
 export type LinkTeam = Look & { teamId: string };
 
 /** SQL: of a team `t`. */
-export const LOOK = sql`t.name as "teamName", t.language, t.logo_url as "logoUrl", t.accent_color as "accentColor", t.font`;
+export const LOOK = sql`t.name as "teamName", t.language, t.logo_url as "logoUrl", t.accent_color as "accentColor",
+  t.background_color as "backgroundColor", t.font`;
 
 /** SQL: what stands below each mail of a team `t`. */
 export const footerOf = (isToList = sql`false`, isOnWeb = sql`false`): RawBuilder<MailFooter> =>

@@ -5,7 +5,6 @@ import { LANGUAGES } from "../../db/entities/team.ts";
 import { en } from "../../domain/languages/en.ts";
 import { dateOf, wordsOf } from "../../domain/languages/words.ts";
 import { confirmUrl, trackingUrl, unsubscribeUrl } from "../../domain/mail/links.ts";
-import type { Look } from "../../domain/teams/brand.ts";
 import { api } from "../support/api.ts";
 import { makeTeam, uniqueEmail } from "../support/factories.ts";
 import { stack } from "../support/stack.ts";
@@ -104,7 +103,7 @@ describe("What the service says to recipients", () => {
   });
 
   it("keeps a hostile look inside its page", () => {
-    const look: Look = { teamName: "Team", language: "en", logoUrl: null, accentColor: "#0b57d0", font: "serif" };
+    const look = { teamName: "Team", language: "en", logoUrl: null, font: "serif" } as const;
     const page = { title: "Title", paragraphs: ["Text"], buttons: [{ label: "Yes", isMain: true }] };
     for (const [accentColor, logoUrl] of [
       ["red}</style><script>alert(1)</script>", "http://logo.example/a.png"],
@@ -114,7 +113,9 @@ describe("What the service says to recipients", () => {
       ["#000000", "https://user:password@'unsafe-inline'/"],
       ["#777777", "not a URL"],
     ] as const) {
-      const { html, headers } = renderPage(page, { ...look, accentColor, logoUrl });
+      const { html, headers } = renderPage(page, { ...look, accentColor, backgroundColor: accentColor, logoUrl });
+      const ground = accentColor === "#000000" || accentColor === "#777777" ? accentColor : "#f4f4f2";
+      assert.ok(html.includes(`color: #222222; background: ${ground};`), html);
       assertAccessible(html);
       const icon = /<link rel="icon" href="data:image\/svg\+xml,[^"<>]*">/.exec(html)?.[0] ?? "";
       assert.match(icon, /fill='%23[0-9a-f]{6}' stroke='none'/i, "the colour is none that closes the icon");
