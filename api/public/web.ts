@@ -44,11 +44,16 @@ function archivePage(words: Words, { listName, url, issues, form }: ShownArchive
   };
 }
 
-/** Above a newsletter: whose it is, of which day, and where others are. A mail may have any style: this has its own. */
+/** Above a newsletter: its subject, whose it is, of which day, and where others are. A mail may have any style: this has its own. */
 function headOf(
   words: Words,
   { teamName, listName, at, ...look }: WebNewsletter,
-  { archive, form }: Record<"archive" | "form", string | null>,
+  {
+    subject,
+    preheader,
+    archive,
+    form,
+  }: Record<"subject" | "preheader", string> & Record<"archive" | "form", string | null>,
 ): string {
   const color = textOn(colorOf(look));
   const style = `margin:0;padding:12px;background:${colorOf(look)};color:${color};font:14px/1.5 ${FONT_FAMILIES[look.font]};text-align:center`;
@@ -60,7 +65,10 @@ function headOf(
     ...link(archive, words.web.issues),
     ...link(form, words.confirm.title(listName ?? teamName)),
   ];
-  return `<p style="${escapeHtml(style)}">${parts.join(" · ")}</p>\n`;
+  const metas = [["title", subject], ...(preheader ? [["description", preheader] as const] : [])] as const;
+  const meta = metas.map(([name, text]) => `<meta property="og:${name}" content="${escapeHtml(text)}">\n`);
+  const heading = `<h1 style="margin:0;font-size:18px">${escapeHtml(subject)}</h1>`;
+  return `${meta.join("")}<div style="${escapeHtml(style)}">${heading}${parts.join(" · ")}</div>\n`;
 }
 
 /** Characters that no document of XML may hold. */
@@ -79,6 +87,7 @@ export function addWebPages(router: Router, { env, orm, vault }: Pick<Deps, "env
     const mail = await MAILS.during(found.teamId, res, () => showNewsletter(found, url));
     const { listId, form } = found;
     const above = headOf(wordsFor(res), found, {
+      ...{ subject: mail.subject.trim(), preheader: mail.preheader },
       archive: listId && archiveUrl(vault, env.PUBLIC_URL, listId),
       form: form && `${env.PUBLIC_URL}/f/${form}`,
     });

@@ -23,6 +23,7 @@ export interface WebNewsletter extends LinkTeam {
   /** Of its only list. */
   listName: string | null;
   subject: string;
+  preheader: string;
   body: string;
   footer: MailFooter;
   isPublic: boolean;
@@ -50,7 +51,7 @@ export async function readIsPublic(em: EntityManager, tenant: Tenant, id: string
 /** The reference is the authority. */
 export async function readWebNewsletter(em: EntityManager, id: string): Promise<WebNewsletter | undefined> {
   const { rows } = await sql<WebNewsletter>`
-    select n.id, t.id as "teamId", n.subject, n.body, coalesce(s.footer, ${footerOf()}) as footer, ${LOOK},
+    select n.id, t.id as "teamId", n.subject, coalesce(n.preheader, '') as preheader, n.body, coalesce(s.footer, ${footerOf()}) as footer, ${LOOK},
       ${ofLists("n", "case count(*) when 1 then min(l.name) end")} as "listName", ${isPublic} as "isPublic",
       ${isoInstant(SENT_AT)} as at, ${ofLists("n", "min(l.id) filter (where l.has_archive)")} as "listId", (
         select f.reference from forms f join newsletter_lists x on x.list_id = f.list_id
@@ -61,11 +62,14 @@ export async function readWebNewsletter(em: EntityManager, id: string): Promise<
 }
 
 /** As a person without any value gets it; links of one person lead to the page itself. @throws {ApiError} as `readInThread` */
-export function showNewsletter(newsletter: WebNewsletter, url: string): Promise<ShownMessage> {
-  const { teamId, subject, body, footer, listName } = newsletter;
+export function showNewsletter(newsletter: WebNewsletter, url: string): Promise<ShownMessage & { preheader: string }> {
+  const { teamId, subject, preheader, body, footer, listName } = newsletter;
   const content = { subject, html: body, footer, isPublic: true };
   const values = { list_name: listName, unsubscribe_url: url, tracking_url: url, web_url: url };
-  return readInThread(teamId, () => showInThread(teamId, "show", content, values));
+  return readInThread(teamId, async () => {
+    const [text = ""] = await titlesInThread(teamId, { subjects: [preheader], listName });
+    return { ...(await showInThread(teamId, "show", content, values)), preheader: text.trim() };
+  });
 }
 
 /** A list with a public archive. */

@@ -59,6 +59,9 @@ describe("Newsletters on the web", () => {
     assert.equal(status, 200);
     assert.ok(text.includes("<p>Dear reader of </p>"), text);
     assert.ok(text.includes("<title> No. 1 for all &amp; &lt;you&gt;"), text);
+    assert.match(text, /<meta property="og:title" content="No\. 1 for all &amp; &lt;you&gt;[^"]*">/);
+    assert.doesNotMatch(text, /og:description/);
+    assert.match(text, /<h1 [^>]*>No\. 1 for all &amp; &lt;you&gt;/);
     const hrefs = [...text.matchAll(/<a href="([^"]*)"/g)].map(([, href]) => href);
     assert.deepEqual(hrefs, [url, url, url, "https://shop.example/"]);
     assert.ok(!/example\.com|Unsubscribe/.test(text), text);
@@ -123,6 +126,7 @@ describe("Newsletters on the web", () => {
     await execute("delete from newsletter_lists where newsletter_id = ? and list_id <> ?", letter.newsletterId, listId);
     const { text } = await get(url);
     assert.ok(text.includes("of One</p>"));
+    assert.ok(text.includes('<meta property="og:description" content="More of One">'), text);
     const above = [...text.slice(0, text.indexOf("<p>Dear")).matchAll(/<a href="([^"]*)"[^>]*>([^<]*)/g)];
     assert.deepEqual(
       above.map(([, href, words]) => [href, words]),
