@@ -137,7 +137,7 @@ export function OneList() {
     {
       name: "Actions",
       cell: ({ id, email, status }) => (
-        <SubscriptionActions listId={listId} subscriberId={id} status={status} name={email} />
+        <SubscriptionActions listId={listId} subscriberId={id} status={status} name={email} optin={optin} />
       ),
     },
   ];
@@ -265,12 +265,27 @@ function AddPerson({ list: { id: listId, name, optin } }: { list: ListRecord }) 
   );
 }
 
-/** Buttons that end a subscription. An opt-out stays as the record of it. @param of with the name of the person or the list */
-export function SubscriptionActions(of: Record<"listId" | "subscriberId" | "status" | "name", string>) {
-  const { listId, subscriberId, status, name } = of;
+/** Buttons that end a subscription, or ask one who opted out. @param of with the name of the person or the list */
+export function SubscriptionActions(of: Record<"listId" | "subscriberId" | "status" | "name" | "optin", string>) {
+  const { listId, subscriberId, status, name, optin } = of;
   const { lists } = useWorkspace().client.api;
   const params = { listId, subscriberId };
-  if (!useRole("EDITOR") || status === "UNSUBSCRIBED") return null;
+  if (!useRole("EDITOR")) return null;
+  if (status === "UNSUBSCRIBED")
+    return (
+      <More of={name}>
+        <Act
+          title="Ask to confirm again"
+          {...(optin === "DOUBLE"
+            ? { note: `${name}: an email asks the person to come back. Send it only when they want to sign up again.` }
+            : {
+                isDisabled: true,
+                note: `${name}: only the person can come back, by a form. Single opt-in sends no email.`,
+              })}
+          act={() => lists.addMembers.mutate({ params: { listId }, body: { subscriber_ids: [subscriberId] } })}
+        />
+      </More>
+    );
   return (
     <More of={name}>
       <Remove

@@ -175,7 +175,7 @@ function Subscriptions({ subscriber: { id, subscriptions } }: { subscriber: Subs
   const { client, base } = useWorkspace();
   const mayWrite = useRole("EDITOR");
   const lists = useLists();
-  const nameOfList = (listId: string) => lists.find((list) => list.id === listId)?.name ?? listId;
+  const listOf = (listId: string) => lists.find((list) => list.id === listId) ?? { name: listId, optin: "SINGLE" };
   const joined = subscriptions.map(({ list_id }) => list_id);
   const others = lists.filter((list) => !joined.includes(list.id));
   const join = ({ listId = "" }: Values) =>
@@ -191,7 +191,7 @@ function Subscriptions({ subscriber: { id, subscriptions } }: { subscriber: Subs
         columns={[
           {
             name: "List",
-            cell: ({ list_id }) => <Link to={`${base}/lists/${list_id}`}>{nameOfList(list_id)}</Link>,
+            cell: ({ list_id }) => <Link to={`${base}/lists/${list_id}`}>{listOf(list_id).name}</Link>,
           },
           { name: "Status", cell: ({ status }) => <State of={SUBSCRIPTION_STATUSES} is={status} /> },
           {
@@ -203,7 +203,7 @@ function Subscriptions({ subscriber: { id, subscriptions } }: { subscriber: Subs
           {
             name: "Actions",
             cell: ({ list_id, status }) => (
-              <SubscriptionActions listId={list_id} subscriberId={id} status={status} name={nameOfList(list_id)} />
+              <SubscriptionActions listId={list_id} subscriberId={id} status={status} {...listOf(list_id)} />
             ),
           },
         ]}

@@ -111,7 +111,7 @@ export function PersonButton({ kind: given, person, subscriber, email }: PersonB
         ? { title: `Edit ${person.email}`, short: "Edit", submit: "Save" }
         : given
           ? { title: `New ${ONE[kind]}`, submit: `Create ${ONE[kind]}` }
-          : { title: "Add a person", submit: "Add" })}
+          : { title: "Add a person", submit: "Add", kind: "primary" })}
       inputs={[
         ...(given ? [] : [["kind", "Add as", { choices: KINDS, onChange: choose }] as const]),
         ...PERSON_INPUTS,
