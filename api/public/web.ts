@@ -48,12 +48,7 @@ function archivePage(words: Words, { listName, url, issues, form }: ShownArchive
 function headOf(
   words: Words,
   { teamName, listName, at, ...look }: WebNewsletter,
-  {
-    subject,
-    preheader,
-    archive,
-    form,
-  }: Record<"subject" | "preheader", string> & Record<"archive" | "form", string | null>,
+  { subject, preheader, ...urls }: Record<"subject" | "preheader", string> & Record<"archive" | "form", string | null>,
 ): string {
   const color = textOn(colorOf(look));
   const style = `margin:0;padding:12px;background:${colorOf(look)};color:${color};font:14px/1.5 ${FONT_FAMILIES[look.font]};text-align:center`;
@@ -62,13 +57,13 @@ function headOf(
   const parts = [
     `<strong>${escapeHtml(teamName)}</strong>`,
     escapeHtml(dateOf(words, at)),
-    ...link(archive, words.web.issues),
-    ...link(form, words.confirm.title(listName ?? teamName)),
+    ...link(urls.archive, words.web.issues),
+    ...link(urls.form, words.confirm.title(listName ?? teamName)),
   ];
-  const metas = [["title", subject], ...(preheader ? [["description", preheader] as const] : [])] as const;
-  const meta = metas.map(([name, text]) => `<meta property="og:${name}" content="${escapeHtml(text)}">\n`);
+  const meta = (name: string, text: string) =>
+    text && `<meta property="og:${name}" content="${escapeHtml(text)}">\n`;
   const heading = `<h1 style="margin:0;font-size:18px">${escapeHtml(subject)}</h1>`;
-  return `${meta.join("")}<div style="${escapeHtml(style)}">${heading}${parts.join(" · ")}</div>\n`;
+  return `${meta("title", subject)}${meta("description", preheader)}<div style="${escapeHtml(style)}">${heading}${parts.join(" · ")}</div>\n`;
 }
 
 /** Characters that no document of XML may hold. */

@@ -276,12 +276,8 @@ export function SubscriptionActions(of: Record<"listId" | "subscriberId" | "stat
       <More of={name}>
         <Act
           title="Ask to confirm again"
-          {...(optin === "DOUBLE"
-            ? { note: `${name}: an email asks the person to come back. Send it only when they want to sign up again.` }
-            : {
-                isDisabled: true,
-                note: `${name}: only the person can come back, by a form. Single opt-in sends no email.`,
-              })}
+          isDisabled={optin === "SINGLE"}
+          note={`${name}: ${optin === "SINGLE" ? "a list with single opt-in cannot ask. They can sign up by a form." : "an email asks the person. Send it only if they want to sign up again."}`}
           act={() => lists.addMembers.mutate({ params: { listId }, body: { subscriber_ids: [subscriberId] } })}
         />
       </More>

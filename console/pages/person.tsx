@@ -54,11 +54,11 @@ export function Page() {
             <h2>Details</h2>
             {mayWrite && (subscriber ?? contact) && (
               <div className="actions">
-                {contact ? (
-                  <PersonButton kind="contacts" person={contact} subscriber={subscriber} />
-                ) : (
-                  <PersonButton kind="subscribers" person={subscriber} />
-                )}
+                <PersonButton
+                  kind={contact ? "contacts" : "subscribers"}
+                  person={contact ?? subscriber}
+                  subscriber={contact && subscriber}
+                />
                 <More of={email}>
                   {subscriber && <DeletePerson kind="subscribers" person={subscriber} title="Delete subscriber" />}
                   {contact && <DeletePerson kind="contacts" person={contact} title="Delete contact" />}
