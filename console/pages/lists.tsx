@@ -265,11 +265,15 @@ function AddPerson({ list: { id: listId, name, optin } }: { list: ListRecord }) 
   );
 }
 
-/** Buttons that end a subscription, or ask one who opted out. @param of with the name of the person or the list */
+/** Buttons that end a subscription, or ask to confirm it again after an opt-out. @param of with the name of the person or the list */
 export function SubscriptionActions(of: Record<"listId" | "subscriberId" | "status" | "name" | "optin", string>) {
   const { listId, subscriberId, status, name, optin } = of;
   const { lists } = useWorkspace().client.api;
   const params = { listId, subscriberId };
+  const ask = async () => {
+    await lists.addMembers.mutate({ params: { listId }, body: { subscriber_ids: [subscriberId] } });
+    return "An email asks the person to confirm, unless one did recently.";
+  };
   if (!useRole("EDITOR")) return null;
   if (status === "UNSUBSCRIBED")
     return (
@@ -278,7 +282,7 @@ export function SubscriptionActions(of: Record<"listId" | "subscriberId" | "stat
           title="Ask to confirm again"
           isDisabled={optin === "SINGLE"}
           note={`${name}: ${optin === "SINGLE" ? "a list with single opt-in cannot ask. They can sign up by a form." : "an email asks the person. Send it only if they want to sign up again."}`}
-          act={() => lists.addMembers.mutate({ params: { listId }, body: { subscriber_ids: [subscriberId] } })}
+          act={ask}
         />
       </More>
     );
