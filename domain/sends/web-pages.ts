@@ -67,7 +67,7 @@ export function showNewsletter(newsletter: WebNewsletter, url: string): Promise<
   const content = { subject, html: body, footer, isPublic: true };
   const values = { list_name: listName, unsubscribe_url: url, tracking_url: url, web_url: url };
   return readInThread(teamId, async () => {
-    const [text = ""] = await titlesInThread(teamId, { subjects: [preheader], listName });
+    const [text = ""] = await titlesInThread(teamId, { subjects: [preheader], listName: listName ?? "" });
     return { ...(await showInThread(teamId, "show", content, values)), preheader: text.trim() };
   });
 }
