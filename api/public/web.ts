@@ -60,8 +60,7 @@ function headOf(
     ...link(urls.archive, words.web.issues),
     ...link(urls.form, words.confirm.title(listName ?? teamName)),
   ];
-  const meta = (name: string, text: string) =>
-    text && `<meta property="og:${name}" content="${escapeHtml(text)}">\n`;
+  const meta = (name: string, text: string) => text && `<meta property="og:${name}" content="${escapeHtml(text)}">\n`;
   const heading = `<h1 style="margin:0;font-size:18px">${escapeHtml(subject)}</h1>`;
   return `${meta("title", subject)}${meta("description", preheader)}<div style="${escapeHtml(style)}">${heading}${parts.join(" · ")}</div>\n`;
 }
