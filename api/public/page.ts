@@ -43,7 +43,7 @@ const styleOf = (accent: string, font: Look["font"], ground: string): string => 
   @media (max-width: 600px) { header { margin-top: 2rem; padding-top: 0; } main { margin: 0 1rem; padding: 1rem; } }
   @media (prefers-color-scheme: dark) {
     body { color: #e8eaed; background: #16181d; }
-    header { color: inherit; }
+    header { color: #e8eaed; }
     main { background: ${DARK_BACKGROUND}; }
     .main { border-color: ${edgeOn(DARK_BACKGROUND, accent)}; }
   }

@@ -1,5 +1,5 @@
 import { Link, useParams } from "@tanstack/react-router";
-import { type Client, capitalized, type DataOf } from "../api.ts";
+import type { Client, DataOf } from "../api.ts";
 import { Act } from "../parts/act.tsx";
 import {
   type Contact,
@@ -154,16 +154,11 @@ const ABSENT = { subscribers: "No: they get no newsletters.", contacts: "No: the
 /** Since when the person is a subscriber or a contact. */
 function Kind({ kind, email, person }: { kind: PersonKind; email: string; person: Person | undefined }) {
   const mayWrite = useRole("EDITOR");
-  if (!person)
-    return (
-      <>
-        {ABSENT[kind]} {mayWrite && <PersonButton kind={kind} email={email} />}
-      </>
-    );
+  const status = person?.email_status && `${EMAIL_STATUSES[person.email_status][0]}, `;
   return (
     <>
-      {person.email_status ? `${capitalized(EMAIL_STATUSES[person.email_status][0])}, added` : "Added"}{" "}
-      <When at={person.created_at} isShort />
+      {person ? `Yes, ${status ?? ""}added ` : `${ABSENT[kind]} `}
+      {person ? <When at={person.created_at} isShort /> : mayWrite && <PersonButton kind={kind} email={email} />}
     </>
   );
 }

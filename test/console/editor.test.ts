@@ -397,7 +397,7 @@ describe("The editor of a draft", function () {
       await page.getByRole("button", { name: /^Show it: .*image/ }).click();
       await focused(page, "input[name=block-alt]");
       await page.getByLabel("Preview as").waitFor();
-      const alt = await page.getByLabel("Alternative text").boundingBox();
+      const alt = await page.locator("input[name=block-alt]").boundingBox();
       assert.ok(alt && alt.y >= 0 && alt.y + alt.height <= 900, `${alt?.y}`);
       await type(page, "A cat");
       await press(page, "Enter");

@@ -93,7 +93,8 @@ export function assertAccessible(html: string): void {
     const background = colourOf(rules, "main", "background");
     const text = colourOf(rules, "body", "color");
     assert.ok(contrast(text, background) >= 4.5, `text, and the focus that has its colour, in ${what}`);
-    assert.ok(contrast(text, colourOf(rules, "body", "background")) >= 4.5, `the team's name in ${what}`);
+    const name = colourOf(rules, "header", "color");
+    assert.ok(contrast(name, colourOf(rules, "body", "background")) >= 4.5, `the team's name in ${what}`);
     assert.ok(contrast(colourOf(rules, "\\.main", "border-color"), background) >= 3, `the main button in ${what}`);
     assert.ok(contrast(colourOf(style, "button", "border"), background) >= 3, `another button in ${what}`);
     assert.ok(

@@ -99,11 +99,15 @@ export function PersonButton({ kind: given, person, subscriber, email }: PersonB
     if (!subscriber) return;
     const both = { params: { subscriberId: subscriber.id }, body: names };
     await client.api.subscribers.update.mutate(both).catch((error) => {
-      const { message, status, requestId } = refusalOf(error);
-      const text = `The contact was saved, but the subscriber was not: ${message}`;
-      throw new HttpRefusal({ message: text, status, requestId });
+      const { message, requestId, status } = refusalOf(error);
+      throw new HttpRefusal({
+        message: `The contact was saved, but the subscriber was not: ${message}`,
+        requestId,
+        status,
+      });
     });
   };
+  const named = subscriber && nameOf(subscriber) ? subscriber : {};
   const held = Object.entries(person?.fields ?? {}).map(([name, value]) => [`fields.${name}`, value]);
   return (
     <Act
@@ -117,13 +121,7 @@ export function PersonButton({ kind: given, person, subscriber, email }: PersonB
         ...PERSON_INPUTS,
         ...definitions.map(inputOf),
       ]}
-      values={{
-        kind,
-        email,
-        ...person,
-        ...(subscriber && nameOf(subscriber) && subscriber),
-        ...Object.fromEntries(held),
-      }}
+      values={{ kind, email, ...person, ...named, ...Object.fromEntries(held) }}
       act={save}
     />
   );
