@@ -1,6 +1,6 @@
 import type { Logger } from "pino";
 import type { Registry } from "prom-client";
-import type { Env } from "../config/env.ts";
+import { type Env, renamedSettings } from "../config/env.ts";
 import { openLog } from "../config/log.ts";
 import { Progress } from "../config/progress.ts";
 import { endTracing, inStatementSpan, openTracing } from "../config/tracing.ts";
@@ -72,6 +72,7 @@ export function tokenRulesOf({
 /** Opens the dependencies; none connects before its first use. */
 export async function openDeps(env: Env): Promise<Deps> {
   const log = openLog(env, "api");
+  for (const sentence of renamedSettings()) log.warn(sentence);
   await openTracing(env, "api", log);
   const warning = allowedHostsWarning(env);
   if (warning !== undefined) log.warn(warning);

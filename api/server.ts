@@ -37,7 +37,10 @@ const MAX_HEADER_BYTES = 64 * 1024;
 const MAX_PIPELINED = 8;
 
 /** The settings that limit connections. */
-type ConnectionLimits = Pick<Env, "MAX_CONNECTIONS" | "MAX_CONNECTIONS_PER_ADDRESS" | "PROXY_ADDRESSES" | "PROXY_HOPS">;
+type ConnectionLimits = Pick<
+  Env,
+  "API_MAX_CONNECTIONS" | "API_MAX_CONNECTIONS_PER_ADDRESS" | "PROXY_ADDRESSES" | "PROXY_HOPS"
+>;
 
 /**
  * The HTTP server around the application: limits on connections and times, and answers in the API's envelope to
@@ -100,14 +103,14 @@ function inviteBodies(server: Server): void {
 
 /** Closes a connection beyond the limits at once. Those of load balancers count among all, but not per address. */
 function limitConnections(server: Server, limits: ConnectionLimits, log: Logger): void {
-  server.maxConnections = limits.MAX_CONNECTIONS;
+  server.maxConnections = limits.API_MAX_CONNECTIONS;
   const clientAddresses = clientAddressesOf(limits);
   const open = new Map<string, number>();
   const rarely = atMostOnceAMinute();
-  const report = (limit: "MAX_CONNECTIONS" | "MAX_CONNECTIONS_PER_ADDRESS") =>
+  const report = (limit: "API_MAX_CONNECTIONS" | "API_MAX_CONNECTIONS_PER_ADDRESS") =>
     rarely(limit, () => log.warn({ limit, most: limits[limit] }, "connections are refused"));
 
-  server.on("drop", () => report("MAX_CONNECTIONS"));
+  server.on("drop", () => report("API_MAX_CONNECTIONS"));
   server.on("connection", (socket: Socket) => {
     const { remoteAddress } = socket;
     // It has gone already.
@@ -115,8 +118,8 @@ function limitConnections(server: Server, limits: ConnectionLimits, log: Logger)
     const clientAddress = clientAddresses.ofConnection(remoteAddress);
     if (clientAddress === null) return;
     const count = (open.get(clientAddress) ?? 0) + 1;
-    if (count > limits.MAX_CONNECTIONS_PER_ADDRESS) {
-      report("MAX_CONNECTIONS_PER_ADDRESS");
+    if (count > limits.API_MAX_CONNECTIONS_PER_ADDRESS) {
+      report("API_MAX_CONNECTIONS_PER_ADDRESS");
       return void socket.destroy();
     }
     open.set(clientAddress, count);

@@ -120,9 +120,9 @@ export const settings = z.object({
   /** Port of the API; 0 takes any free one. */
   PORT: integer(0, 65_535).default(3000),
   /** Connections that the API keeps open at once; one more is closed. */
-  MAX_CONNECTIONS: integer(1, 1_000_000).default(10_000),
+  API_MAX_CONNECTIONS: integer(1, 1_000_000).default(10_000),
   /** The same of one address, or one IPv6 network of 64 bits. */
-  MAX_CONNECTIONS_PER_ADDRESS: integer(1, 1_000_000).default(500),
+  API_MAX_CONNECTIONS_PER_ADDRESS: integer(1, 1_000_000).default(500),
   /** Load balancers whose connections are not counted per address: addresses or networks, e.g. 10.0.0.0/8. */
   PROXY_ADDRESSES: networks,
   /** Load balancers that a request passes, each of which adds an address to X-Forwarded-For; needs PROXY_ADDRESSES. */
@@ -403,6 +403,20 @@ export function givenVariables(source: NodeJS.ProcessEnv): Record<string, string
   return Object.fromEntries(Object.entries(source).filter((entry): entry is [string, string] => Boolean(entry[1])));
 }
 
+/** Settings by their name of the minor before, under which they are understood in this one: a minor later they go. */
+const RENAMED: Record<string, keyof Env> = {
+  MAX_CONNECTIONS: "API_MAX_CONNECTIONS",
+  MAX_CONNECTIONS_PER_ADDRESS: "API_MAX_CONNECTIONS_PER_ADDRESS",
+};
+
+/** A sentence for each setting that is given under its old name alone. */
+export function renamedSettings(source: NodeJS.ProcessEnv = process.env): string[] {
+  const given = givenVariables(source);
+  return Object.entries(RENAMED)
+    .filter(([old, name]) => given[old] !== undefined && given[name] === undefined)
+    .map(([old, name]) => `${old} is now called ${name}; the next minor does not know the old name`);
+}
+
 /** Secrets that some processes do without: the value of one that is not there, and a text that the schema takes. */
 const ABSENT = {
   SIGNING_SECRET: { value: [], text: Buffer.alloc(KEY_BYTES).toString("base64") },
@@ -421,6 +435,7 @@ export const SECRETS = Object.keys(ABSENT) as Secret[];
  */
 export function readEnv(source: NodeJS.ProcessEnv = process.env, unneeded: readonly Secret[] = []): Env {
   const given = givenVariables(source);
+  for (const [old, name] of Object.entries(RENAMED)) if (given[old] !== undefined) given[name] ??= given[old];
   for (const name of unneeded) given[name] = ABSENT[name].text;
   const result = consistent.safeParse(given);
   if (result.success) {

@@ -9,7 +9,7 @@ import { loadClientConnectConfig } from "@temporalio/envconfig";
 import { NativeConnection, Worker, type WorkerOptions } from "@temporalio/worker";
 import type { Logger } from "pino";
 import type { ActivityDeps } from "../activities/deps.ts";
-import { type Env, readEnv, SECRETS, SettingsError } from "../config/env.ts";
+import { type Env, readEnv, renamedSettings, SECRETS, SettingsError } from "../config/env.ts";
 import { serveHealth } from "../config/health.ts";
 import { openLog } from "../config/log.ts";
 import { Progress } from "../config/progress.ts";
@@ -100,6 +100,7 @@ async function runPool(pool: PoolName): Promise<void> {
     SECRETS.filter((secret) => !definition.secrets.includes(secret)),
   );
   const log = openLog(env, pool);
+  for (const sentence of renamedSettings()) log.warn(sentence);
   await openTracing(env, pool, log);
   const stop = new AbortController();
   const workerId = `${hostname()}-${process.pid}-${randomUUID().slice(0, 8)}`;

@@ -282,7 +282,7 @@ describe("The API's server", () => {
     };
 
     it("closes a connection beyond the limit of one address, and takes one again when another has ended", async () => {
-      const app = await serve({ changes: { MAX_CONNECTIONS_PER_ADDRESS: LIMIT } });
+      const app = await serve({ changes: { API_MAX_CONNECTIONS_PER_ADDRESS: LIMIT } });
       await serveMany(app.origin, LIMIT);
       assert.equal(await isServed(app.origin), false);
       opened[0]?.socket.destroy();
@@ -290,7 +290,7 @@ describe("The API's server", () => {
     });
 
     it("closes a connection whose client does not read its answers", async () => {
-      const app = await serve({ changes: { MAX_CONNECTIONS_PER_ADDRESS: 1 }, times: { silentMs: 300 } });
+      const app = await serve({ changes: { API_MAX_CONNECTIONS_PER_ADDRESS: 1 }, times: { silentMs: 300 } });
       const { socket } = open(app.origin);
       socket.pause();
       socket.write(large().repeat(8));
@@ -300,7 +300,11 @@ describe("The API's server", () => {
 
     it("counts connections of a load balancer only among all", async () => {
       const app = await serve({
-        changes: { MAX_CONNECTIONS_PER_ADDRESS: 1, MAX_CONNECTIONS: LIMIT, PROXY_ADDRESSES: ["127.0.0.0/8", "::1"] },
+        changes: {
+          API_MAX_CONNECTIONS_PER_ADDRESS: 1,
+          API_MAX_CONNECTIONS: LIMIT,
+          PROXY_ADDRESSES: ["127.0.0.0/8", "::1"],
+        },
       });
       await serveMany(app.origin, LIMIT);
       assert.equal(await isServed(app.origin), false);
@@ -310,16 +314,16 @@ describe("The API's server", () => {
       const reported: string[] = [];
       const write = (line: string) => void reported.push(JSON.parse(line).limit);
       const log = pino({ level: "warn" }, { write });
-      const env = { ...(await stack()).env, MAX_CONNECTIONS_PER_ADDRESS: 1 };
+      const env = { ...(await stack()).env, API_MAX_CONNECTIONS_PER_ADDRESS: 1 };
       const server = openServer((_req, res) => res.end(), { env, log });
       try {
         const origin = `http://127.0.0.1:${await listenLocally(server)}`;
         await serveMany(origin, 1);
         for (let i = 0; i < 2; i++) assert.equal(await isServed(origin), false);
-        assert.deepEqual(reported, ["MAX_CONNECTIONS_PER_ADDRESS"]);
+        assert.deepEqual(reported, ["API_MAX_CONNECTIONS_PER_ADDRESS"]);
         server.maxConnections = 1;
         for (let i = 0; i < 2; i++) assert.equal(await isServed(origin), false);
-        assert.deepEqual(reported, ["MAX_CONNECTIONS_PER_ADDRESS", "MAX_CONNECTIONS"]);
+        assert.deepEqual(reported, ["API_MAX_CONNECTIONS_PER_ADDRESS", "API_MAX_CONNECTIONS"]);
       } finally {
         server.closeAllConnections();
         server.close();
@@ -328,7 +332,7 @@ describe("The API's server", () => {
 
     it("takes 500 connections of one address and 10,000 in all unless set, and keeps idle ones for 75 s", async () => {
       const { env, origin } = await stack();
-      assert.deepEqual([env.MAX_CONNECTIONS_PER_ADDRESS, env.MAX_CONNECTIONS], [500, 10_000]);
+      assert.deepEqual([env.API_MAX_CONNECTIONS_PER_ADDRESS, env.API_MAX_CONNECTIONS], [500, 10_000]);
       const response = await fetch(`${origin}/healthz`);
       assert.match(response.headers.get("keep-alive") ?? "", /\btimeout=75\b/);
     });

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { createServer } from "node:net";
-import { type Env, readEnv, SettingsError } from "../../config/env.ts";
+import { type Env, readEnv, renamedSettings, SettingsError } from "../../config/env.ts";
 import { removeDataDir } from "../../stack/postgres.ts";
 import { StackError } from "../../stack/processes.ts";
 import { readStackSettings, type StackSettings } from "../../stack/settings.ts";
@@ -27,7 +27,7 @@ type FoundLater = "HOST" | "DATA_DIR" | "TEMPORAL_CLI" | "TEMPORAL_NAMESPACE";
 /** One bad value of every other setting. */
 const BAD = {
   ...{ DATABASE_URL: "mysql://127.0.0.1/mailkeel", MIGRATION_DATABASE_URL: "mysql://127.0.0.1/mailkeel" },
-  ...{ DATABASE_POOL_MAX: "0", PORT: "70000", MAX_CONNECTIONS: "0", MAX_CONNECTIONS_PER_ADDRESS: "many" },
+  ...{ DATABASE_POOL_MAX: "0", PORT: "70000", API_MAX_CONNECTIONS: "0", API_MAX_CONNECTIONS_PER_ADDRESS: "many" },
   ...{ PROXY_ADDRESSES: "10.0.0.0/33", PROXY_HOPS: "11", RATE_LIMIT_PER_MINUTE: "0" },
   ...{ TRACKING_NETWORKS_FILE: "networks.json", THROWAWAY_DOMAINS_FILE: "domains.txt" },
   ...{ FAILED_AUTHENTICATIONS_PER_MINUTE: "many", PREVIEW_WAIT_MS: "1", CONFIRM_WAIT_MS: "60001", PLAN_SECONDS: "0" },
@@ -173,6 +173,17 @@ describe("Settings that are wrong", () => {
         assert.ok(refusal(readEnv, { ...pair, [name]: "" }).includes(`${name} is not set`), name);
       }
     }
+  });
+});
+
+describe("A setting that has another name since the minor before", () => {
+  it("is understood under its old name, with a warning, and its new name counts", () => {
+    const old = { ...GIVEN, MAX_CONNECTIONS: "7" };
+    assert.equal(readEnv(old).API_MAX_CONNECTIONS, 7);
+    assert.match(renamedSettings(old).join(), /^MAX_CONNECTIONS is now called API_MAX_CONNECTIONS; /);
+    const both = { ...old, API_MAX_CONNECTIONS: "8" };
+    assert.equal(readEnv(both).API_MAX_CONNECTIONS, 8);
+    assert.deepEqual(renamedSettings(both), []);
   });
 });
 
