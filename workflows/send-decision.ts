@@ -25,6 +25,8 @@ export interface SendView {
   /** Cancels that were carried out: answered once the credits are settled. */
   cancels: readonly unknown[];
   resendAt?: number | undefined;
+  /** Whether it lists sends that were paused on purpose and may be forgotten: a change since 1.0. */
+  listsForgottenPauses?: boolean | undefined;
   /** `recountAt`: by then late replies have come. */
   settled?:
     | (Pick<SettledSend, "status" | "sent" | "unknown"> & { reviewUntil: number; recountAt?: number })
@@ -43,6 +45,9 @@ export type Step = Partial<Shown> &
     | { kind: "wait"; summary: string; ms?: number }
     | { kind: "end"; outcome: SendOutcome["outcome"] }
   );
+
+/** After this long a send that was paused on purpose is listed for operators: it may be forgotten. */
+const FORGOTTEN_MS = 24 * 3600 * 1000;
 
 /** Longest single timer while a send waits for its day: then the database clock is asked again. */
 const LONGEST_WAIT_MS = 6 * 3600 * 1000;
@@ -102,8 +107,8 @@ function betweenSlices(view: SendView, send: SendState): Step {
   const { pauseReason: reason, startsInMs, recipients } = send;
   switch (send.status) {
     case "PAUSED": {
-      if (reason === null) return wait("paused", DETAILS.paused);
-      if (reason === PAUSE_REASONS.client) return wait("paused", DETAILS.pausedByClient);
+      if (reason === null) return pausedOnPurpose(view, send, DETAILS.paused);
+      if (reason === PAUSE_REASONS.client) return pausedOnPurpose(view, send, DETAILS.pausedByClient);
       return wait("paused", detailsOfPause(send, reason), undefined, true);
     }
     case "SCHEDULED":
@@ -114,6 +119,12 @@ function betweenSlices(view: SendView, send: SendState): Step {
     default:
       return ended(view);
   }
+}
+
+function pausedOnPurpose({ listsForgottenPauses }: SendView, { pausedForMs }: SendState, details: string): Step {
+  if (!listsForgottenPauses || typeof pausedForMs !== "number") return wait("paused", details);
+  const leftMs = FORGOTTEN_MS - pausedForMs;
+  return leftMs > 0 ? wait("paused", details, leftMs) : wait("paused", details, undefined, true);
 }
 
 function detailsOfPause({ complaintRate }: SendState, reason: string): string {

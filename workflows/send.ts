@@ -4,6 +4,7 @@ import type { ChangedSend, SendState } from "../domain/sends/ledger/lifecycle.ts
 import { GONE } from "../domain/sends/pause-reasons.ts";
 import type { PreviewRequest } from "../domain/sends/plan/preview.ts";
 import { TASK_QUEUES } from "../temporal/ids.ts";
+import { isTaken } from "./changes.ts";
 import { answerAll, CommandLoop, isRunLong, type PendingCommand } from "./command-loop.ts";
 import { HEARTBEAT_TIMEOUT } from "./heartbeat.ts";
 import { isLimitUsedUp, isUnderWay, type LaneView, takenOverBy } from "./lane-view.ts";
@@ -107,7 +108,14 @@ class Send {
   #refreshView(): SendView {
     const { failing } = this.loop;
     const now = Date.now();
-    return Object.assign(this.#view, { now, failing, resendAt: this.loop.dueAt("resendUnknown"), isLong: isRunLong() });
+    const listsForgottenPauses = this.#view.send?.status === "PAUSED" && isTaken("list-forgotten-pauses");
+    return Object.assign(this.#view, {
+      listsForgottenPauses,
+      now,
+      failing,
+      resendAt: this.loop.dueAt("resendUnknown"),
+      isLong: isRunLong(),
+    });
   }
 
   async #take(next: Step, pending: PendingCommand<Command> | undefined): Promise<void> {

@@ -205,6 +205,8 @@ export const SendSchema = defineEntity({
     reviewUntil: instant().nullable(),
     /** See `pauseSend`; null when an operator paused it. */
     pauseReason: code().nullable(),
+    /** Since when it is paused; null also while a process of 1.0, or a restore, has paused it. */
+    pausedAt: instant().nullable(),
     /** The rate that paused the send, or at which an operator resumed it after that. */
     complaintRate: p.double().nullable(),
     ledgerState: code().$type<LedgerState>().default("COMPLETE"),

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { sql } from "kysely";
+import { type RawBuilder, sql } from "kysely";
 import { settleLate } from "../../activities/slice-ledger.ts";
 import type { RecipientState } from "../../db/entities/send.ts";
 import { kysely } from "../../db/orm.ts";
@@ -16,7 +16,7 @@ import {
   readDueRecipients,
   readRemaining,
 } from "../../domain/sends/ledger/lanes.ts";
-import { closeReview, finishSend, pauseSend } from "../../domain/sends/ledger/lifecycle.ts";
+import { closeReview, finishSend, pauseSend, resumeSend } from "../../domain/sends/ledger/lifecycle.ts";
 import {
   type MailedRecipient,
   settleOutcomes,
@@ -27,6 +27,7 @@ import { requeueUndecided } from "../../domain/sends/ledger/refusals.ts";
 import { requeueUnknown } from "../../domain/sends/ledger/unknown.ts";
 import { findSend } from "../../domain/sends/operators/inspection.ts";
 import { parseOutcomes, settleUnknown } from "../../domain/sends/operators/settle-unknown.ts";
+import { PAUSE_REASONS } from "../../domain/sends/pause-reasons.ts";
 import { live, mailed, reasonOf, recordedKinds } from "../reports/mails.ts";
 import { recountFigures } from "../support/recount.ts";
 import { credits, ledgerStates, makeSender, startUntaken, untilBlocked } from "../support/sending.ts";
@@ -541,6 +542,20 @@ describe("The end of a send", () => {
     assert.equal((await finish()).status, "PAUSED");
     assert.deepEqual(await credits(sender), { available: 0, reserved: 3, mismatch: false });
     assert.deepEqual(await ledgerStates(sender), { SENT: 2, QUEUED: 1 });
+  });
+
+  it("knows since when it is paused, also where a process of 1.0 has paused it, and forgets it when it continues", async () => {
+    const { em, sendId } = await untaken(1);
+    const pausedForMs = async () => (await pauseSend(em(), sendId, PAUSE_REASONS.client)).state?.pausedForMs ?? -1;
+    const setPausedAt = (at: RawBuilder<unknown>) =>
+      sql`update sends set paused_at = ${at} where id = ${sendId}`.execute(kysely(em()));
+    assert.ok((await pausedForMs()) >= 0);
+    await setPausedAt(sql`now() - interval '1 day'`);
+    assert.ok((await pausedForMs()) >= 86_400_000, "a second pause begins no other");
+    await setPausedAt(sql`null`);
+    const sinceLastChange = await pausedForMs();
+    assert.ok(sinceLastChange >= 0 && sinceLastChange < 3_600_000);
+    assert.equal((await resumeSend(em(), sendId)).state?.pausedForMs, null);
   });
 
   it("lists the rows of a dead attempt as unknown when no other attempt of its lane follows", async () => {

@@ -188,6 +188,24 @@ const TABLE: Row[] = [
     { kind: "wait", details: DETAILS.pausedByClient, needsOperator: false },
   ],
   [
+    "looks again when a pause on purpose is a day old, once workflows list those",
+    view({ listsForgottenPauses: true, send: send({ status: "PAUSED", pausedForMs: 82_800_000 }) }),
+    { kind: "wait", details: DETAILS.paused, needsOperator: false, ms: 3_600_000 },
+  ],
+  [
+    "calls an operator to a pause on purpose that is a day old",
+    view({
+      listsForgottenPauses: true,
+      send: send({ status: "PAUSED", pauseReason: "paused_by_client", pausedForMs: 86_400_000 }),
+    }),
+    { kind: "wait", details: DETAILS.pausedByClient, needsOperator: true },
+  ],
+  [
+    "calls no operator to a pause on purpose of which a process of 1.0 does not say its age",
+    view({ listsForgottenPauses: true, send: send({ status: "PAUSED" }) }),
+    { kind: "wait", details: DETAILS.paused, needsOperator: false },
+  ],
+  [
     "calls an operator when its account paused it",
     view({ send: send({ status: "PAUSED", pauseReason: "login_refused" }) }),
     { kind: "wait", details: DETAILS.pausedFor("login_refused"), needsOperator: true },

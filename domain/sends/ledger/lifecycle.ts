@@ -25,12 +25,14 @@ export interface SendState {
   recipients: number;
   /** Mails that a server accepted. */
   sent: number;
-  /** ISO 8601: SENDING since it began. */
+  /** ISO 8601: SENDING since it began, PAUSED since then. */
   since: string;
   /** ISO 8601, with the days to which it is restricted, as operators read them. */
   startsAt: string;
   /** Why it is paused, see `pauseSend`; null when an operator paused it. */
   pauseReason: string | null;
+  /** By the database clock; null while it is not paused. 1.0 does not give it. */
+  pausedForMs?: number | null;
   resumes: number;
   /** If that paused it: a fraction of the delivered mail. */
   complaintRate?: number | null;
@@ -47,12 +49,14 @@ export interface ChangedSend {
   from?: SendStatus;
 }
 
+const pausedSince = sql`coalesce(s.paused_at, s.updated_at)`;
+
 /** @returns undefined when the send was never confirmed */
 export async function readSend(em: EntityManager, sendId: string): Promise<SendState | undefined> {
   const { rows } = await sql<SendState>`
     select s.status, ceil(extract(epoch from s.send_at - clock_timestamp()) * 1000)::float8 as "startsInMs",
       s.recipients, ${sentCount} as sent,
-      ${isoInstant(sql`case s.status when 'SENDING' then s.started_at else s.updated_at end`)} as since, (
+      ${isoInstant(sql`case s.status when 'SENDING' then s.started_at when 'PAUSED' then ${pausedSince} else s.updated_at end`)} as since, (
         select ${isoInstant(sql`s.send_at`)} || case when days = '' then '' else ' (' || days || ' in ' || t.time_zone || ')' end
         from teams t, lateral (
           select coalesce(string_agg((array['mon', 'tue', 'wed', 'thu', 'fri', 'sat', 'sun'])[day], ', ' order by day), '') as days
@@ -61,6 +65,7 @@ export async function readSend(em: EntityManager, sendId: string): Promise<SendS
             (select c.send_days from campaigns c where c.id = s.resource_id))) as d (day)
         ) allowed where t.id = s.team_id) as "startsAt",
       s.pause_reason as "pauseReason", s.resumes,
+      case when s.status = 'PAUSED' then floor(extract(epoch from clock_timestamp() - ${pausedSince}) * 1000)::float8 end as "pausedForMs",
       case when s.pause_reason = ${PAUSE_REASONS.complaints} then s.complaint_rate end as "complaintRate",
       ${laneAccounts} as "accountIds", ${closedEpochs} as "closedEpochs"
     from sends s where s.id = ${sendId}`.execute(kysely(em));
@@ -120,6 +125,7 @@ interface Move {
 async function move(em: EntityManager, sendId: string, { from, to, pauseReason = null }: Move): Promise<boolean> {
   const { rows } = await sql<Tenant & SendResource & { hasMoved: boolean; isFirstStart: boolean }>`
     update sends s set status = ${to}, pause_reason = ${pauseReason},
+      paused_at = case when ${to === "PAUSED"} then case when s.status = 'PAUSED' then ${pausedSince} else now() end end,
       started_at = case when ${to === "SENDING"} then coalesce(s.started_at, now()) else s.started_at end,
       completed_at = case when ${TERMINAL.has(to)} then coalesce(s.completed_at, now()) else s.completed_at end,
       resumes = s.resumes + (s.status = 'PAUSED' and ${to === "SENDING" || to === "SCHEDULED"})::int
