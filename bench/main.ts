@@ -163,6 +163,11 @@ withStackOptions(program.command("retention"))
   .option("--repeat <n>", "pairs of sends, alone and beside pruning, that count in each phase", wholeNumber(1), 4)
   .action(async (options) => show(await (await import("./retention.ts")).benchRetention(options)));
 
+withStackOptions(program.command("migrations"))
+  .description("how long writes wait for each migration since the latest release, on large tables")
+  .option("--rows <n>", "rows of each table", wholeNumber(1), 10_000_000)
+  .action(async (options) => show(await (await import("./migrations.ts")).benchMigrations(options)));
+
 withStackOptions(program.command("import"))
   .description("a CSV file through the command line, the first time and again")
   .option("--lines <n>", "lines of the file", wholeNumber(1), 100_000)
