@@ -114,7 +114,8 @@ describe("A wave", () => {
       for (const address of ["1 High Street", "2 Low Street"]) {
         await run(sql`update teams set postal_address = ${address} where id = ${sender.team.id}`);
         const { footer } = await readResourceContent(em, live(sender), resource, sendId);
-        assert.deepEqual(footer, { language: "en", mailFooter: null, postalAddress: address });
+        const brand = { language: "en", mailFooter: null, postalAddress: address };
+        assert.deepEqual(footer, { ...brand, isToList: true, isOnWeb: false });
       }
     }));
 
