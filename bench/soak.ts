@@ -504,16 +504,8 @@ async function untilEnded(soak: Soak): Promise<void> {
   }
 }
 
-/**
- * @param over whether it is time to end
- * @param postgres undefined where another process runs the stack: then nothing is killed
- */
-async function run(
-  over: () => boolean,
-  seed: number,
-  receiverPort: number,
-  postgres: PostgresPair | undefined,
-): Promise<boolean> {
+/** @param postgres undefined where another process runs the stack: then nothing is killed */
+async function run(seed: number, receiverPort: number, postgres?: PostgresPair): Promise<boolean> {
   const startedAt = Date.now();
   const temporal = await temporalClient();
   const watch = await Watch.open();
@@ -522,7 +514,7 @@ async function run(
   const soak: Soak = {
     watch,
     webhooks,
-    over,
+    over: () => isToldToEnd || Date.now() > startedAt + minutes * 60_000,
     counts: new Map(),
     update: async (sendId, name) => {
       const handle = temporal.client.workflow.getHandle(sendWorkflowId(sendId));
@@ -602,23 +594,22 @@ async function run(
 
 const program = new Command("soak")
   .description("Sends at random while processes die and SMTP fails, and checks what must always hold.")
-  .option("--minutes <n>", "how long; SIGTERM ends it sooner", wholeNumber(1), 10)
+  .option("--minutes <n>", "how long", wholeNumber(1), 10)
   .option("--seed <n>", "what is tried", wholeNumber(0), Math.floor(Math.random() * 1e6))
-  .option("--stack <file>", "stack.json of a running stack; nothing of it is killed")
+  .option("--stack <file>", "stack.json of a running stack; nothing of it is killed, and SIGTERM ends the soak sooner")
   .parse();
 const { minutes, seed, stack: given } = program.opts<{ minutes: number; seed: number; stack?: string }>();
 console.log(`soak for ${minutes} min with seed ${seed}`);
-let endAt = Date.now() + minutes * 60_000;
-const over = () => Date.now() > endAt;
+let isToldToEnd = false;
 
 async function soakGiven(file: string): Promise<boolean> {
   process.once("SIGTERM", () => {
-    endAt = 0;
+    isToldToEnd = true;
   });
   const { api, webhooks }: StackFile = JSON.parse(readFileSync(file, "utf8"));
   // Its API may be of a later version, whose answers say more.
   leaveUndocumented(api);
-  return withStack({ stack: file }, () => run(over, seed, Number(new URL(webhooks.receiver ?? "").port), undefined));
+  return withStack({ stack: file }, () => run(seed, Number(new URL(webhooks.receiver ?? "").port)));
 }
 
 async function soakOwn(): Promise<boolean> {
@@ -626,10 +617,7 @@ async function soakOwn(): Promise<boolean> {
   const postgres = await PostgresPair.start();
   const settings = { ...SETTINGS, ...postgres.settings, WEBHOOK_ALLOWED_HOSTS: `127.0.0.1:${receiver}` };
   try {
-    return await withStack({ settings, quiet: true }, () => {
-      endAt = Date.now() + minutes * 60_000;
-      return run(over, seed, receiver, postgres);
-    });
+    return await withStack({ settings, quiet: true }, () => run(seed, receiver, postgres));
   } finally {
     await postgres.stop();
   }
