@@ -102,6 +102,8 @@ const ormConfig = (
       glob: "!(*.d).ts",
       snapshot: true,
       snapshotName: ".snapshot-mailkeel",
+      // It is a file of the code: a database that is migrated has nothing to write there.
+      snapshotOnMigrate: false,
       safe: true,
       emit: "ts",
       transactional: true,
