@@ -224,9 +224,13 @@ export async function makeLoads(
             () => viewer(lane).app.overview.attention.query({}),
             () => viewer(lane).app.audience.search.query({ query: { in: "subscribers", text: "example" } }),
             () => viewer(lane).app.audience.people.query({ query: { list_id: listId, segment_id: everyone } }),
+            () =>
+              viewer(lane).app.content.recipients.query({
+                query: { type: "newsletter", id: newsletterId, text: "example" },
+              }),
             () => viewer(lane).app.audit.page.query({ query: {} }),
             () => viewer(lane).app.bin.page.query({ query: {} }),
-          ][n % 6]?.() ?? Promise.resolve(),
+          ][(lane + n) % 7]?.() ?? Promise.resolve(),
         ),
     },
     "exports of people": {
@@ -238,7 +242,8 @@ export async function makeLoads(
     },
     exports: {
       lanes: 16,
-      ask: () => refusalCodeOf(owner.app.imports.export.query({ query: { of: "list", list_id: listId } })),
+      ask: (_, n) =>
+        refusalCodeOf(owner.app.imports.export.query({ query: { of: n % 2 ? "people" : "list", list_id: listId } })),
     },
     "uploads of images": {
       lanes: 16,
