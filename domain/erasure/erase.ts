@@ -36,7 +36,8 @@ export interface ErasureOptions {
 
 const WAIT_MS = 600_000;
 const POLL_MS = 200;
-const LEDGER_ROWS = 20_000;
+/** A statement looks through so many rows of mails, or through so many sends. */
+const [LEDGER_ROWS, MOST_SENDS] = [20_000, 1_000];
 
 /**
  * Erases a person from all rows of a tenant; until an operator readmits it, their address is refused. Figures and
@@ -139,22 +140,39 @@ async function eraseAudience(erasing: Erasing): Promise<void> {
 
 type TableOfMails = "send_recipients" | "engagements" | "mail_reports";
 
+/** Of the mails of a tenant: ids of sends, and behind which number of each it begins. */
+interface PartOfMails {
+  sends: string[];
+  starts: number[];
+}
+
+async function readPartsOfMails({ em, tenant }: Erasing): Promise<PartOfMails[]> {
+  const most = sql.lit(LEDGER_ROWS);
+  const { rows } = await sql<PartOfMails>`
+    select array_agg(p.id) as sends, array_agg(p.start) as starts from (
+      select s.id, n.start,
+        sum(greatest(least(l.last - n.start, ${most}), ${sql.lit(LEDGER_ROWS / MOST_SENDS)})) over (order by s.id, n.start)
+          / ${most} as part
+      from sends s
+      cross join lateral (select max(r.seq) as last from send_recipients r where r.send_id = s.id) l
+      cross join lateral generate_series(0, l.last - 1, ${most}) n (start)
+      where ${ofTenant(tenant, "s")}) p
+    group by p.part`.execute(kysely(em.fork()));
+  return rows;
+}
+
 /**
  * Finds the person's rows in a table of mails. It has no index by address, which each mail would have to write: a statement looks
  * through 1,000 small sends at most, or through a part of a large one.
  * @returns SQL, each: a table `m` of ids of sends and numbers of recipients
  */
-async function* findMails({ em, tenant, email }: Erasing, table: TableOfMails): AsyncGenerator<RawBuilder<unknown>> {
+async function* findMails(
+  { em, tenant, email }: Erasing,
+  table: TableOfMails,
+  parts: readonly PartOfMails[],
+): AsyncGenerator<RawBuilder<unknown>> {
   const db = kysely(em.fork());
   const most = sql.lit(LEDGER_ROWS);
-  const { rows: parts } = await sql<{ sends: string[]; starts: number[] }>`
-    select array_agg(p.id) as sends, array_agg(p.start) as starts from (
-      select s.id, n.start, sum(greatest(least(l.last - n.start, ${most}), 20)) over (order by s.id, n.start) / ${most} as part
-      from sends s
-      cross join lateral (select max(r.seq) as last from send_recipients r where r.send_id = s.id) l
-      cross join lateral generate_series(0, l.last - 1, ${most}) n (start)
-      where ${ofTenant(tenant, "s")}) p
-    group by p.part`.execute(db);
   const isOwn = table === "send_recipients" ? sql`true` : ofTenant(tenant, "r");
   for (const { sends, starts } of parts) {
     // The offset keeps Postgres from a join that reads the mails of all teams.
@@ -172,7 +190,7 @@ async function* findMails({ em, tenant, email }: Erasing, table: TableOfMails): 
 /** The rows stay, because their states add up to the plan. A row that waits to be mailed becomes SUPPRESSED. */
 async function eraseLedgers(erasing: Erasing): Promise<void> {
   const waits = sql`state in ('QUEUED', 'DEFERRED')`;
-  for await (const mails of findMails(erasing, "send_recipients")) {
+  for await (const mails of findMails(erasing, "send_recipients", await readPartsOfMails(erasing))) {
     await change(erasing, async ({ run }) => {
       await run(
         "pending_hits",
@@ -211,11 +229,12 @@ async function eraseImports({ tenant, mentions, placeholder }: Erasing, { tx, ru
 
 async function eraseResponses(erasing: Erasing, isSuppressed: boolean): Promise<void> {
   const { tenant, email, placeholder } = erasing;
+  const parts = await readPartsOfMails(erasing);
   for (const [table, address] of [
     ["engagements", placeholder],
     ["mail_reports", null],
   ] as const) {
-    for await (const mails of findMails(erasing, table)) {
+    for await (const mails of findMails(erasing, table, parts)) {
       const isFound = sql`${ofTenant(tenant, "r")} and r.send_id = m.send_id and r.seq = m.seq and r.email = ${email}`;
       const blank = sql`update ${sql.table(table)} r set email = ${address} from ${mails} where ${isFound}`;
       await change(erasing, ({ run }) => run(table, "blanked", blank));
