@@ -89,8 +89,8 @@ export async function undoStep(
   const gone = found.filter(({ isMade, reason }) => isMade && reason === null);
   await remove(em, tenant, tableOf(step), gone);
   await remove(em, tenant, "contacts", contacts);
-  const [people, holders] = [gone, contacts].map((rows) => rows.map(({ email }) => email));
-  await freeSlots(em, tenant, people ?? [], holders ?? []);
+  const emailsOf = (rows: readonly { email: string }[]) => rows.map(({ email }) => email);
+  await freeSlots(em, tenant, emailsOf(gone), emailsOf(contacts));
   const kept = { ...before.kept };
   for (const reason of reasons.values()) if (reason !== null) kept[reason] = (kept[reason] ?? 0) + 1;
   const undone = {
@@ -210,8 +210,8 @@ async function findPeople(em: EntityManager, tenant: Tenant, step: Step) {
       [(isMade && others.length > 0) || binned.has(person.id), "on_another_list"],
       [true, ofContact],
     );
-    reasons.set(person.email, reason);
     return { ...person, isMade, reason, leaves: own?.reason === null && reason !== "emailed" ? own.row : undefined };
   });
+  for (const { email, reason } of found) reasons.set(email, reason);
   return { found, reasons, contacts: contacts.filter(({ email }) => reasons.get(email) === null) };
 }
