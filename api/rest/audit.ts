@@ -33,7 +33,7 @@ export async function recordWrite(
   const count = result.impact?.affected_count ?? null;
   const isRecorded = kind === "write" ? role !== "VIEWER" && audit !== "none" : audit === "daily";
   if (!isRecorded || dryRun || count === 0) return;
-  // What an export takes out.
+  // An export names the kind of record that it takes out.
   const of = kind === "read" && input.query["of"] ? `.${input.query["of"]}` : "";
   const act = { ...actorOf(access.caller), act: actOf(definition) + of, requestId };
   if (act.way === "API_KEY" && OF_PEOPLE.test(path))

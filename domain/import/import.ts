@@ -683,7 +683,7 @@ interface Members extends ListReport {
 }
 
 /**
- * What `subscribe` is about to do. @returns also how many opt-outs of the list are kept for these addresses, and `mailed`: the
+ * Counts the changes that `subscribe` is about to make. @returns also how many opt-outs of the list are kept for these addresses, and `mailed`: the
  * addresses that are then confirmed
  */
 async function countMembers(

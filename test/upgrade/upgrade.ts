@@ -103,7 +103,7 @@ class Traffic {
   }
 }
 
-/** What a client began with one version and ends with another. */
+/** Work that a client began with one version and ends with another. */
 interface Begun {
   end: (by: string) => Promise<void>;
 }
