@@ -89,9 +89,10 @@ export async function listPeople(
     : text || isShort
       ? sql`looked_at a where true`
       : sql`${table} a where ${upTo("a")}`;
-  // Not by "exists": Postgres would read the whole list for a join.
+  // Not by "exists", nor with the list in the condition: Postgres would read the whole list, for a join or for each person.
   const isMember = sql`and (
-    select true from subscriptions b where ${onList} and b.subscriber_id = (select s.id from ${subscriber}))`;
+    select bool_or(b.list_id = ${listId} and b.status = 'CONFIRMED') from subscriptions b
+    where ${ofTenant(tenant, "b")} and b.subscriber_id = (select s.id from ${subscriber}))`;
 
   const { rows } = await sql<PeoplePage>`
     with looked_at as materialized (${lookedAt}), met as materialized (
