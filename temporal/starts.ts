@@ -38,9 +38,13 @@ export interface SetBack {
   isPaused: boolean;
 }
 
+/** A task that a stopping worker took and dropped is another's after this long, while the client of a preview still waits. */
+const SEND_TASK_TIMEOUT_MS = 5_000;
+
 export const sendStart = (input: SendStart) => ({
   workflowId: sendWorkflowId(input.previewId),
   taskQueue: TASK_QUEUES.sends,
+  workflowTaskTimeout: SEND_TASK_TIMEOUT_MS,
   args: [input] as [SendStart],
   ...ofTeam(input.teamId, RESOURCE_ID, input.resource.id),
   staticSummary: `Send of ${input.resource.type} ${input.resource.id}`,

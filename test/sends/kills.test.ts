@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
 import { mostInFlight } from "../../domain/sends/ledger/account-capacity.ts";
+import { TASK_QUEUES } from "../../temporal/ids.ts";
 import { eventually } from "../support/eventually.ts";
 import { testsOf } from "../support/long.ts";
 import { openNamespace } from "../support/namespace.ts";
@@ -14,6 +15,7 @@ import {
   credits,
   freshKey,
   makeSender,
+  preview,
   type Sender,
   setFaults,
   startSend,
@@ -68,6 +70,26 @@ describe("A send", () => {
     assert.deepEqual((await emittedEvents(sender)).map(({ object }) => object.email).sort(), sent.sort());
     assert.equal((await credits(sender)).available, 0, "what may have arrived is paid for");
     await again;
+  });
+
+  it("has its preview given to another worker while the client waits, when one has taken the task and stopped", async () => {
+    const { within, close, connection, namespace } = await openNamespace();
+    try {
+      const take = () =>
+        connection.withDeadline(Date.now() + 60_000, () =>
+          connection.workflowService.pollWorkflowTaskQueue({ namespace, taskQueue: { name: TASK_QUEUES.sends } }),
+        );
+      let isAnswered = false;
+      const answered = preview(within(await makeSender({ recipients: 1 }))).then(() => {
+        isAnswered = true;
+      });
+      assert.equal((await take()).attempt, 1);
+      assert.equal((await take()).attempt, 2);
+      assert.equal(isAnswered, false);
+      await answered;
+    } finally {
+      await close();
+    }
   });
 
   longIt("has no unknown outcome when its worker is asked to stop, or Postgres is restarted", async () => {

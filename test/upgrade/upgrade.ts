@@ -191,8 +191,8 @@ async function upgrade({ before, after }: Versions, seed: number, seconds: numbe
   const source = { ...shellVariables(), ...NO_RATE_LIMITS, ...SETTINGS, PUBLIC_URL: proxy.origin };
   const stack = new Stack({
     settings: readStackSettings({ ...source, ...FREE_PORTS, DATA_DIR: dataDir }),
-    // An API that stops answers the confirms that it has.
-    source: { ...source, SHUTDOWN_GRACE_MS: "65000" },
+    // An API that stops answers the confirms that it has; that of 1.0.0 needs more time for its previews.
+    source: { ...source, SHUTDOWN_GRACE_MS: "65000", PREVIEW_WAIT_MS: "20000" },
     code: before,
     step: (_name, work) => work(() => {}),
     say: (message) => console.log(`  ${message}`),
