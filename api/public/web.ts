@@ -2,6 +2,7 @@ import { hash } from "node:crypto";
 import type { Request, Response, Router } from "express";
 import type { Words } from "../../domain/languages/en.ts";
 import { dateOf } from "../../domain/languages/words.ts";
+import { cutInboxText, inboxText } from "../../domain/mail/inbox-text.ts";
 import { escapeHtml } from "../../domain/mail/template.ts";
 import {
   type Archive,
@@ -34,12 +35,7 @@ function archivePage(words: Words, { listName, url, issues, form }: ShownArchive
     title: listName,
     paragraphs: issues.length > 0 ? [] : [words.web.empty],
     mainLink: form === null ? undefined : { url: `/f/${form}`, text: words.confirm.title(listName) },
-    links: issues.map(({ url, title, preheader, at }) => ({
-      url,
-      text: title,
-      note: preheader,
-      date: dateOf(words, at),
-    })),
+    links: issues.map(({ url, title, text, at }) => ({ url, text: title, note: text, date: dateOf(words, at) })),
     feed: { url: `${url}/feed`, text: words.web.feed },
   };
 }
@@ -48,7 +44,7 @@ function archivePage(words: Words, { listName, url, issues, form }: ShownArchive
 function headOf(
   words: Words,
   { teamName, listName, at, ...look }: WebNewsletter,
-  { subject, preheader, ...urls }: Record<"subject" | "preheader", string> & Record<"archive" | "form", string | null>,
+  { subject, text, ...urls }: Record<"subject" | "text", string> & Record<"archive" | "form", string | null>,
 ): string {
   const color = textOn(colorOf(look));
   const style = `margin:0;padding:12px;background:${colorOf(look)};color:${color};font:14px/1.5 ${FONT_FAMILIES[look.font]};text-align:center`;
@@ -62,7 +58,7 @@ function headOf(
   ];
   const meta = (name: string, text: string) => text && `<meta property="og:${name}" content="${escapeHtml(text)}">\n`;
   const heading = `<h1 style="margin:0;font-size:18px">${escapeHtml(subject)}</h1>`;
-  return `${meta("title", subject)}${meta("description", preheader)}<div style="${escapeHtml(style)}">${heading}${parts.join(" · ")}</div>\n`;
+  return `${meta("title", subject)}${meta("description", text)}<div style="${escapeHtml(style)}">${heading}${parts.join(" · ")}</div>\n`;
 }
 
 /** Characters that no document of XML may hold. */
@@ -81,7 +77,7 @@ export function addWebPages(router: Router, { env, orm, vault }: Pick<Deps, "env
     const mail = await MAILS.during(found.teamId, res, () => showNewsletter(found, url));
     const { listId, form } = found;
     const above = headOf(wordsFor(res), found, {
-      ...{ subject: mail.subject.trim(), preheader: mail.preheader },
+      ...{ subject: mail.subject.trim(), text: cutInboxText(inboxText(mail.html)) },
       archive: listId && archiveUrl(vault, env.PUBLIC_URL, listId),
       form: form && `${env.PUBLIC_URL}/f/${form}`,
     });

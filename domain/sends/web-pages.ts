@@ -3,6 +3,7 @@ import type { MailFooter } from "../../db/entities/team.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { isoInstant } from "../../db/sql.ts";
 import { showInThread, titlesInThread } from "../mail/examination.ts";
+import { cutInboxText, inboxText, MAX_READ } from "../mail/inbox-text.ts";
 import type { ShownMessage } from "../mail/message.ts";
 import type { Vault } from "../secrets/crypto.ts";
 import { referenceOf } from "../secrets/reference.ts";
@@ -23,7 +24,6 @@ export interface WebNewsletter extends LinkTeam {
   /** Of its only list. */
   listName: string | null;
   subject: string;
-  preheader: string;
   body: string;
   footer: MailFooter;
   isPublic: boolean;
@@ -51,7 +51,7 @@ export async function readIsPublic(em: EntityManager, tenant: Tenant, id: string
 /** The reference is the authority. */
 export async function readWebNewsletter(em: EntityManager, id: string): Promise<WebNewsletter | undefined> {
   const { rows } = await sql<WebNewsletter>`
-    select n.id, t.id as "teamId", n.subject, coalesce(n.preheader, '') as preheader, n.body, coalesce(s.footer, ${footerOf()}) as footer, ${LOOK},
+    select n.id, t.id as "teamId", n.subject, n.body, coalesce(s.footer, ${footerOf()}) as footer, ${LOOK},
       ${ofLists("n", "case count(*) when 1 then min(l.name) end")} as "listName", ${isPublic} as "isPublic",
       ${isoInstant(SENT_AT)} as at, ${ofLists("n", "min(l.id) filter (where l.has_archive)")} as "listId", (
         select f.reference from forms f join newsletter_lists x on x.list_id = f.list_id
@@ -62,14 +62,11 @@ export async function readWebNewsletter(em: EntityManager, id: string): Promise<
 }
 
 /** As a person without any value gets it; links of one person lead to the page itself. @throws {ApiError} as `readInThread` */
-export function showNewsletter(newsletter: WebNewsletter, url: string): Promise<ShownMessage & { preheader: string }> {
-  const { teamId, subject, preheader, body, footer, listName } = newsletter;
+export function showNewsletter(newsletter: WebNewsletter, url: string): Promise<ShownMessage> {
+  const { teamId, subject, body, footer, listName } = newsletter;
   const content = { subject, html: body, footer, isPublic: true };
   const values = { list_name: listName, unsubscribe_url: url, tracking_url: url, web_url: url };
-  return readInThread(teamId, async () => {
-    const [text = ""] = await titlesInThread(teamId, { subjects: [preheader], listName: listName ?? "" });
-    return { ...(await showInThread(teamId, "show", content, values)), preheader: text.trim() };
-  });
+  return readInThread(teamId, () => showInThread(teamId, "show", content, values));
 }
 
 /** A list with a public archive. */
@@ -95,25 +92,26 @@ export async function findArchive(em: EntityManager, listId: string): Promise<Ar
 export interface Issue {
   url: string;
   title: string;
-  preheader: string;
+  /** As inboxes show it after the title. */
+  text: string;
   /** When it was sent: ISO 8601. */
   at: string;
 }
 
 /** The newsletters of an archive, the last first. @throws {ApiError} as `readInThread` */
 export async function readIssues(em: EntityManager, vault: Vault, publicUrl: string, archive: Archive) {
-  const { rows } = await sql<{ id: string; subject: string; preheader: string; at: string }>`
-    select n.id, n.subject, coalesce(n.preheader, '') as preheader, ${isoInstant(SENT_AT)} as at
+  const { rows } = await sql<{ id: string; subject: string; body: string; at: string }>`
+    select n.id, n.subject, left(n.body, ${MAX_READ}) as body, ${isoInstant(SENT_AT)} as at
     from (select newsletter_id from newsletter_lists where list_id = ${archive.listId}
       order by newsletter_id desc limit ${MOST_WALKED}) x
     join newsletters n on n.id = x.newsletter_id and ${ofTenant(archive, "n")}
     where n.status = 'SENT' and n.is_public is not false
     order by ${SENT_AT} desc, n.id desc limit ${MOST_SHOWN}`.execute(kysely(em));
   const { teamId, listName } = archive;
-  const subjects = rows.flatMap(({ subject, preheader }) => [subject, preheader]);
+  const subjects = rows.flatMap(({ subject, body }) => [subject, inboxText(body)]);
   const titles = await readInThread(teamId, () => titlesInThread(teamId, { subjects, listName }));
   return rows.map(({ id, at }, i): Issue => {
-    const [title, preheader = ""] = titles.slice(2 * i).map((text) => text.trim());
-    return { url: newsletterUrl(vault, publicUrl, id), title: title || listName, preheader, at };
+    const [title, text = ""] = titles.slice(2 * i).map((text) => text.trim());
+    return { url: newsletterUrl(vault, publicUrl, id), title: title || listName, text: cutInboxText(text), at };
   });
 }

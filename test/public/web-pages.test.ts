@@ -60,7 +60,7 @@ describe("Newsletters on the web", () => {
     assert.ok(text.includes("<p>Dear reader of </p>"), text);
     assert.ok(text.includes("<title> No. 1 for all &amp; &lt;you&gt;"), text);
     assert.match(text, /<meta property="og:title" content="No\. 1 for all &amp; &lt;you&gt;[^"]*">/);
-    assert.doesNotMatch(text, /og:description/);
+    assert.match(text, /<meta property="og:description" content="Dear reader of Leave Choose View Shop">/);
     assert.match(text, /<h1 [^>]*>No\. 1 for all &amp; &lt;you&gt;/);
     const hrefs = [...text.matchAll(/<a href="([^"]*)"/g)].map(([, href]) => href);
     assert.deepEqual(hrefs, [url, url, url, "https://shop.example/"]);
@@ -119,7 +119,8 @@ describe("Newsletters on the web", () => {
     await publish(withdrawn.newsletterId, false);
     await execute("update newsletters set is_public = null where id = ?", letter.newsletterId);
     await assertWithdrawn(url);
-    await execute("update newsletters set preheader = 'More of {{ list_name }}' where id = ?", letter.newsletterId);
+    const preheader = '<div style="display:none">More of {{ list_name }}&zwnj;&nbsp;&zwnj;&nbsp;&zwnj;&nbsp;</div>';
+    await execute("update newsletters set body = ? where id = ?", preheader + BODY, letter.newsletterId);
     const archive = await setArchive(letter.listIds, true);
     const issues = [next, letter].map(({ newsletterId }) => newsletterUrl(team.vault, origin, newsletterId));
     assert.ok((await get(url)).text.includes("of </p>"), "it has two lists");
@@ -149,6 +150,7 @@ describe("Newsletters on the web", () => {
       [`${archive}/feed`, en.web.feed],
     ]);
     assert.ok(page.text.includes("</a><br>More of One<br><small>"), page.text);
+    assert.ok(page.text.includes("</a><br>Dear reader of One Leave Choose View Shop<br><small>"), page.text);
     for (const shown of [page, await get(url)]) assert.match(shown.text, /<link rel="icon" href="data:/);
     assert.equal(page.headers.get("cache-control"), "public, max-age=300");
 
