@@ -32,6 +32,7 @@ describe("The console's editor", () => {
     const first = await client.app.content.preview.query({ query });
     assert.deepEqual([first.data.is_sample, first.data.to.address], [false, ada]);
     assert.match(first.data.text, /^Hello Ada of /);
+    assert.match(first.data.preheader, /^Hello Ada of /);
     assert.equal(first.data.from?.address, sender.fromEmail);
     const other = { query: { ...query, person: "nobody@example.com" } };
     assert.equal(await refusalCodeOf(client.app.content.preview.query(other)), "not_found");

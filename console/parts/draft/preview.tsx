@@ -100,6 +100,7 @@ export function Preview({ mail, version }: PreviewProps) {
               ["From", shown.from ? mailbox(shown.from) : "no sender yet"],
               ["To", `${mailbox(shown.to)}${shown.is_sample ? " (an example)" : ""}`],
               ["Subject", shown.subject || "none yet"],
+              ["Preheader", shown.preheader || "none yet"],
             ]}
           />
           {shown.problems.map((problem) => (

@@ -6,6 +6,7 @@ import { segmentContacts } from "../../audience/segments/segments.ts";
 import { ApiError } from "../../errors.ts";
 import { type ContentWarning, MAX_BYTES_SHOWN, MAX_SUBJECT_SHOWN } from "../../mail/content-warnings.ts";
 import { examineContent, showInThread } from "../../mail/examination.ts";
+import { cutInboxText, inboxText } from "../../mail/inbox-text.ts";
 import { mergeValuesOf, type ShownMessage } from "../../mail/message.ts";
 import { SAMPLE } from "../../mail/template.ts";
 import { type ContentField, describeProblem } from "../../mail/template-problem.ts";
@@ -16,6 +17,8 @@ import { planMembers } from "./members.ts";
 
 /** A draft as one person would see its mail. */
 export interface ShownDraft extends ShownMessage {
+  /** As inboxes show it after the subject. */
+  preheader: string;
   from: { name: string | null; address: string } | null;
   to: ShownPerson;
   /** Records of the people whose mail it can be shown as. */
@@ -97,7 +100,16 @@ export async function showDraft(
 ): Promise<ShownDraft> {
   const { result, draft, to, isSample, readProblems } = await fillDraft(em, tenant, resource, as, "show");
   const people = draft.rules === "campaign" ? "contacts" : "subscribers";
-  return { ...result, to, people, isSample, from: await readSender(em, draft), problems: await readProblems() };
+  const preheader = cutInboxText(inboxText(result.html));
+  return {
+    ...result,
+    preheader,
+    to,
+    people,
+    isSample,
+    from: await readSender(em, draft),
+    problems: await readProblems(),
+  };
 }
 
 /** The HTML alone. @throws {ApiError} as `showDraft` */
