@@ -302,6 +302,12 @@ describe("The editor of a draft", function () {
       assert.ok(words_ && values && values.x >= words_.x + words_.width, "the values stand beside the text");
       const mail = await page.locator("[aria-label='The email, to scroll']").boundingBox();
       assert.ok(mail && values.y + values.height <= mail.y, "and above the preview");
+      const low = page.locator(".ProseMirror [data-block=image]").last();
+      await low.evaluate((image: { scrollIntoView(): void }) => image.scrollIntoView());
+      await low.click();
+      const shownAt = (await page.locator(".panel").boundingBox())?.y ?? -1;
+      assert.ok(shownAt >= -1, `the values of a block at the end are not above the window, but at ${shownAt}`);
+      await page.locator(".ProseMirror [data-block=image]").first().click();
       const tools = page.getByRole("toolbar");
       assert.ok((await tools.evaluate((one) => one.scrollWidth - one.clientWidth)) <= 0, "no tool is cut off");
       await button(page, "Insert").click();

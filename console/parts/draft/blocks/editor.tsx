@@ -182,6 +182,7 @@ export function BlocksEditor({ value, onChange, tags, readOnly, shownPath }: Bod
         handleDOMEvents: {
           // Once it is selected.
           click: (_, { target }) => {
+            if ((target as Element).closest(".ProseMirror-selectednode")) showDock();
             const isPlace = !now.current.readOnly && (target as Element).matches(".no-image");
             if (isPlace) document.querySelector<HTMLElement>(".panel button")?.click();
           },

@@ -1,6 +1,7 @@
 import type { Editor } from "@tiptap/core";
 import { NodeSelection } from "@tiptap/pm/state";
 import { useLayoutEffect, useRef } from "react";
+import { showDock } from "../preview.tsx";
 import { type Block, blockOf, TOP } from "./commands.ts";
 
 /** The outermost block at a height of the editor. */
@@ -42,6 +43,7 @@ export function Handle({ editor, block }: HandleProps) {
         const isAgain = selection instanceof NodeSelection && selection.from === from;
         const at = isAgain && block?.node.type.name === "columns" ? from + 2 : from;
         editor.chain().setNodeSelection(at).focus().run();
+        showDock();
       }}
       onDragStart={({ dataTransfer }) => {
         if (from === undefined) return;
