@@ -359,7 +359,8 @@ describe("The editor of a draft", function () {
         ["Dear [name of reader]", "#b1"],
       ]) {
         await list.getByRole("button", { name: /^Show it: .*square brackets/ }).click();
-        await page.waitForFunction(`getSelection().toString() === "${text}"`);
+        const isShown = async () => (await page.evaluate("getSelection().toString()")) === text;
+        await eventually(isShown, { what: `the selection of “${text}”` });
         await eventually(async () => frame?.url().endsWith(`${place}`) ?? false, { what: `the preview at ${place}` });
       }
       await button(page, "More actions").click();
@@ -377,8 +378,11 @@ describe("The editor of a draft", function () {
       await button(page, "Save").click();
       await page.getByText("Saved", { exact: true }).waitFor();
       await page.goBack();
-      await button(page, "Apply the new brand").click();
-      await page.getByText("The brand has changed").waitFor({ state: "detached" });
+      const apply = button(page, "Use the brand's present colours");
+      await apply.waitFor();
+      await button(page, "Check the send").click();
+      await page.getByRole("region", { name: "Send" }).locator(apply).click();
+      await page.getByText("The brand has changed").first().waitFor({ state: "detached" });
       assert.match((await read()).body ?? "", /content="en #ffeb3b #ffffff sans"/);
       await check(2);
       await app.team.changeBrand.mutate({ body: { postal_address: null } });

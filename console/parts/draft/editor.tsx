@@ -69,6 +69,16 @@ export function DraftEditor(
   );
 }
 
+/** Of blocks that were saved before the brand was changed: a save puts them into the new one. */
+export const OldBrand = ({ isDisabled, onApply }: { isDisabled: boolean; onApply: () => void }) => (
+  <p className="notice">
+    The brand has changed since this email was saved.{" "}
+    <button type="button" disabled={isDisabled} onClick={onApply}>
+      Use the brand's present colours
+    </button>
+  </p>
+);
+
 /** What a controlled field takes, by its name. */
 export type InputOf = (name: string) => {
   name: string;
@@ -240,12 +250,7 @@ export function Editor({ place, draft, tags, mayWrite, onDirty, shown, children,
         </RefusedBy>
       </form>
       {draft.is_of_old_brand && mayWrite && (
-        <p className="notice">
-          The brand has changed since this email was saved.{" "}
-          <button type="button" disabled={isPending} onClick={() => mutate({ blocks: content.blocks })}>
-            Apply the new brand
-          </button>
-        </p>
+        <OldBrand isDisabled={isPending} onApply={() => mutate({ blocks: content.blocks })} />
       )}
       <Body
         content={content}

@@ -5,7 +5,9 @@ import { type DataOf, refusalOf } from "../../api.ts";
 import { useRole, useWorkspace } from "../../session.tsx";
 import { Act } from "../act.tsx";
 import { weakPlaces } from "../draft/blocks/text.ts";
-import { type Draft, type Mail, useSettings } from "../draft/drafts.ts";
+import { contentOf } from "../draft/content.ts";
+import { type Draft, IN_TURN, type Mail, useContent, useSettings } from "../draft/drafts.ts";
+import { OldBrand } from "../draft/editor.tsx";
 import { Field } from "../form.tsx";
 import { Facts, Problem, When } from "../page.tsx";
 import { type GateReport, type Kind, useCalls } from "./calls.ts";
@@ -54,7 +56,7 @@ export function CheckSend({ kind, draft, onShow }: { kind: Kind; draft: Draft; o
   const links = useLinks(mail, report && check.submittedAt);
   const broken = links.data?.links.filter(({ outcome }) => outcome === "broken").length ?? 0;
   const doubtful = links.data?.links.filter(({ outcome }) => outcome !== "fine").length ?? 0;
-  const seen = doubtful + (warnings.data?.length ?? 0);
+  const seen = doubtful + (warnings.data?.length ?? 0) + Number(draft.is_of_old_brand);
   const begins = `Sending starts within a minute${draft.send_days.length > 0 ? ", or on the next allowed day" : ""}.`;
 
   const confirm = async () => {
@@ -103,6 +105,7 @@ export function CheckSend({ kind, draft, onShow }: { kind: Kind; draft: Draft; o
         </p>
       )}
       <Problem error={check.error} />
+      {report && draft.is_of_old_brand && <NewBrand kind={kind} draft={draft} />}
       {report && <GateList mail={mail} report={report} broken={broken} />}
       {report && <Warnings mail={mail} at={check.submittedAt} draft={draft} onShow={onShow} />}
       {report && <Links of={links} draft={draft} onShow={onShow} />}
@@ -132,6 +135,22 @@ export function CheckSend({ kind, draft, onShow }: { kind: Kind; draft: Draft; o
         </Act>
       )}
     </div>
+  );
+}
+
+/** Saves the blocks again, after which there is another check. */
+function NewBrand({ kind, draft }: { kind: Kind; draft: Draft }) {
+  const { fields, write } = useContent(kind, draft.id);
+  const { mutate, isPending, error } = useMutation({
+    ...IN_TURN,
+    mutationFn: () => write({ blocks: draft.blocks }, contentOf(draft, fields), { context: { began: draft } }),
+  });
+  if (!useRole("EDITOR")) return null;
+  return (
+    <>
+      <OldBrand isDisabled={isPending} onApply={mutate} />
+      <Problem error={error} />
+    </>
   );
 }
 
