@@ -188,6 +188,15 @@ export function OneImport() {
   const { state, name, progress, failure, report, refused, undo, undone } = found;
   const list = useLists().find(({ id }) => id === found.list_id);
   const asked = report?.list?.asked ?? 0;
+  const [asks, setAsks] = useState(false);
+  // The report counts what would happen to people who have agreed.
+  const recheck = useMutation({
+    mutationFn: (confirmed: boolean) => {
+      const { kind, uses, list_id, enters_sequences } = found;
+      const options = { kind: kind ?? "subscribers", uses: uses ?? [], ...(list_id && { list_id }), enters_sequences };
+      return imports.check.mutate({ params, body: { ...options, confirmed } });
+    },
+  });
   const isEditable = state === "UPLOADED" || state === "CHECKED" || state === "FAILED";
   return (
     <>
@@ -276,11 +285,16 @@ export function OneImport() {
                 return imports.run.mutate({ params, body }, { context: { began: found } });
               }}
             >
-              {asked > 0 && (
+              {(asked > 0 || (found.confirmed && list?.optin === "DOUBLE")) && (
                 <Field
-                  label={`New on a list with double opt-in: ${asked.toLocaleString()}`}
+                  label={`New on a list with double opt-in: ${(asked || (report.list?.added ?? 0)).toLocaleString()}`}
                   name="unconfirmed"
                   required
+                  value={found.confirmed ? "confirm" : asks ? "ask" : ""}
+                  onChange={(choice) => {
+                    setAsks(choice === "ask");
+                    if (found.confirmed !== (choice === "confirm")) recheck.mutate(!found.confirmed);
+                  }}
                   choices={{
                     "": "Choose",
                     ask: "Ask them by email to confirm",
@@ -289,6 +303,7 @@ export function OneImport() {
                   hint="Without their agreement, you can also import them without a list, and without fields: see “Columns and options”."
                 />
               )}
+              <Problem error={recheck.error} />
               <p>
                 Nothing has changed yet. People are imported in batches: if the import fails, those already imported
                 stay, and you import the others from the same file.

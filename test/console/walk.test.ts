@@ -587,6 +587,41 @@ describe("The console in a browser", function () {
     },
   );
 
+  it("counts anew what an import would change once its people are said to have agreed already", async () => {
+    const { origin } = await stack();
+    const { owner, team } = await makeTeam();
+    const { api } = await consoleClient(await signIn(owner.id), team.id);
+    await api.lists.create.mutate({ body: { name: "Readers", optin: "DOUBLE" } });
+    await inPage({}, async (page) => {
+      await enter(page, owner.id);
+      await page.goto(`${origin}/console/${team.id}/live/imports`);
+      const button = (name: string) => page.getByRole("button", { name, exact: true });
+      await button("New import").click();
+      const buffer = Buffer.from("email\nada@example.com\ngrace@example.com");
+      await page.getByLabel("CSV file").setInputFiles({ name: "people.csv", mimeType: "text/csv", buffer });
+      await button("Upload file").click();
+      await page.getByLabel("List", { exact: true }).selectOption({ label: "Readers (double opt-in)" });
+      await button("Check the file").click();
+      const asked = page.locator(".figures > div", { hasText: "asked by email to confirm2" });
+      await asked.waitFor();
+      const choice = page.getByLabel("New on a list with double opt-in: 2");
+      await choice.selectOption("confirm");
+      await asked.waitFor({ state: "detached" });
+      await page.locator(".figures > div", { hasText: "Added to the list2" }).waitFor();
+      assert.equal(await choice.inputValue(), "confirm");
+      await choice.selectOption("ask");
+      await asked.waitFor();
+      assert.equal(await choice.inputValue(), "ask");
+      await choice.selectOption("confirm");
+      await page
+        .locator("select[name=unconfirmed] option:checked", { hasText: "agreed" })
+        .waitFor({ state: "attached" });
+      await button("Import now").click();
+      await page.getByRole("heading", { name: "What the import changed" }).waitFor();
+      assert.equal(await asked.count(), 0);
+    });
+  });
+
   it("takes, shows and finds names with an apostrophe", async () => {
     const { origin } = await stack();
     const { owner, team, audience, newsletterId } = await makeSender({ recipients: 0 });
