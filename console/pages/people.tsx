@@ -1,13 +1,15 @@
 import { Link } from "@tanstack/react-router";
+import { useState } from "react";
 import type { Client, DataOf } from "../api.ts";
 import { AddressList } from "../parts/audience/address-list.tsx";
-import { EMAIL_STATUSES, nameOf, PersonButton, PersonLink, useLists } from "../parts/audience/people.tsx";
+import { AddToList, EMAIL_STATUSES, nameOf, PersonButton, PersonLink, useLists } from "../parts/audience/people.tsx";
 import { Export } from "../parts/export.tsx";
 import { ChoiceFilter, choiceOf, useFilters } from "../parts/filters.tsx";
 import { choicesOf, PageHead, State, When } from "../parts/page.tsx";
 import { people } from "../parts/send/words.ts";
 import { skipEmpty } from "../parts/table.tsx";
 import { useData, useRole, useWorkspace } from "../session.tsx";
+import { Suppress } from "./suppressions.tsx";
 
 type Listed = DataOf<Client["app"]["audience"]["people"]["query"]>["people"][number];
 
@@ -25,11 +27,44 @@ function countText(shown: number, { total, has_more: hasMore }: Record<string, u
   return shown < total || hasMore ? `1–${shown.toLocaleString()} of ${text}` : text;
 }
 
+/** As many as a page has; one call of the service takes more. */
+const MOST_CHOSEN = 50;
+
+interface ChoiceProps {
+  person: Listed;
+  chosen: readonly Listed[];
+  /** Without it none can be chosen. */
+  onChange: ((chosen: readonly Listed[]) => void) | undefined;
+}
+
+/** A person's address, with a checkbox before it. */
+function Choice({ person, chosen, onChange }: ChoiceProps) {
+  const { email } = person;
+  const others = chosen.filter((other) => other.email !== email);
+  const isChosen = others.length < chosen.length;
+  return (
+    <span className="tick">
+      {onChange && (
+        <input
+          type="checkbox"
+          aria-label={`Choose ${email}`}
+          checked={isChosen}
+          disabled={!isChosen && chosen.length >= MOST_CHOSEN}
+          onChange={() => onChange(isChosen ? others : [...chosen, person])}
+        />
+      )}
+      <bdi className="cut" title={email}>
+        <PersonLink email={email} />
+      </bdi>
+    </span>
+  );
+}
+
 /** Subscribers, who get newsletters, and contacts, whom segments select: each person once. */
 export function Page() {
   const { client, base } = useWorkspace();
   const mayWrite = useRole("EDITOR");
-  const [{ list, segment, email_status }] = useFilters();
+  const [{ list, segment, email_status, q }] = useFilters();
   const status = choiceOf(STATUSES, email_status);
   const lists = useLists();
   const segments = useData(["segments"], ({ app }) => app.audience.segments.query({}));
@@ -39,6 +74,11 @@ export function Page() {
     return { data: data.people, meta: { next_cursor: data.next, total: data.total, has_more: data.has_more } };
   };
   const filters = { list_id: list, segment_id: segment, status };
+  // Those of another filter are not seen.
+  const view = JSON.stringify([filters, q]);
+  const [picked, setPicked] = useState<{ view: string; people: readonly Listed[] }>({ view, people: [] });
+  const chosen = picked.view === view ? picked.people : [];
+  const choose = (people: readonly Listed[]) => setPicked({ view, people });
   return (
     <>
       <PageHead title="People">
@@ -59,7 +99,10 @@ export function Page() {
         countText={countText}
         read={skipEmpty((after) => page({ after, ...filters }))}
         columns={[
-          { name: "Address", cell: ({ email }) => <PersonLink email={email} /> },
+          {
+            name: "Address",
+            cell: (person) => <Choice person={person} chosen={chosen} onChange={mayWrite ? choose : undefined} />,
+          },
           { name: "Name", cell: nameOf },
           { name: "Subscriber", cell: ({ lists: count }) => count !== null && listsText(count) },
           { name: "Contact", cell: ({ is_contact }) => is_contact && "Yes" },
@@ -77,6 +120,23 @@ export function Page() {
       >
         <Export of="people" {...filters} text="Export these people" />
       </AddressList>
+      {chosen.length > 0 && (
+        <section className="stays actions notice" aria-label="Chosen people">
+          <strong role="status">{people(chosen.length)} chosen</strong>
+          <AddToList
+            ids={chosen.flatMap(({ subscriber_id: id }) => id ?? [])}
+            lists={lists}
+            onDone={() => choose([])}
+          />
+          <Suppress emails={chosen.map(({ email }) => email)} onDone={() => choose([])} />
+          <button type="button" onClick={() => choose([])}>
+            Choose none
+          </button>
+          {chosen.some(({ subscriber_id: id }) => id === null) && (
+            <span className="muted">Contacts alone are on no list: import them as subscribers first.</span>
+          )}
+        </section>
+      )}
     </>
   );
 }

@@ -2,6 +2,7 @@ import { Link, useParams } from "@tanstack/react-router";
 import type { Client, DataOf } from "../api.ts";
 import { Act } from "../parts/act.tsx";
 import {
+  AddToList,
   type Contact,
   DeletePerson,
   EMAIL_STATUSES,
@@ -88,7 +89,7 @@ export function Page() {
           ) : (
             <>
               <p className="good">Can be emailed.</p>
-              <Suppress email={email} />
+              <Suppress emails={[email]} />
             </>
           )}
         </section>
@@ -167,14 +168,12 @@ const shown = (value: Contact["fields"][string] | undefined) =>
   typeof value === "boolean" ? (value ? "yes" : "no") : String(value ?? "–");
 
 function Subscriptions({ subscriber: { id, subscriptions } }: { subscriber: Subscriber }) {
-  const { client, base } = useWorkspace();
+  const { base } = useWorkspace();
   const mayWrite = useRole("EDITOR");
   const lists = useLists();
   const listOf = (listId: string) => lists.find((list) => list.id === listId) ?? { name: listId, optin: "SINGLE" };
   const joined = subscriptions.map(({ list_id }) => list_id);
   const others = lists.filter((list) => !joined.includes(list.id));
-  const join = ({ listId = "" }: Values) =>
-    client.api.lists.addMembers.mutate({ params: { listId }, body: { subscriber_ids: [id] } });
   return (
     <section className="stack">
       <h2>Subscriptions</h2>
@@ -203,20 +202,7 @@ function Subscriptions({ subscriber: { id, subscriptions } }: { subscriber: Subs
           },
         ]}
       />
-      {mayWrite && others.length > 0 && (
-        <Act
-          title="Add to a list"
-          submit="Add"
-          inputs={[
-            [
-              "listId",
-              "List",
-              { required: true, choices: Object.fromEntries(others.map((list) => [list.id, list.name])) },
-            ],
-          ]}
-          act={join}
-        />
-      )}
+      {mayWrite && others.length > 0 && <AddToList ids={[id]} lists={others} />}
     </section>
   );
 }

@@ -79,27 +79,28 @@ export function Lift({ id: suppressionId, reason, email }: { id: string; reason:
 
 const NOTE = "A suppressed address gets no newsletters, campaigns or sequences. Only an admin can allow email again.";
 
-/** A button that stops mail to addresses. @param email the only one; a field asks for some unless given */
-export function Suppress({ email }: { email?: string }) {
+/** A button that stops mail to addresses. @param given a field asks for some unless given */
+export function Suppress({ emails: given, onDone }: { emails?: readonly string[]; onDone?: () => void }) {
   const { suppressions } = useWorkspace().client.api;
   if (!useRole("EDITOR")) return null;
   const stop = async (text: string) => {
-    const emails = text.split(/[\s,;]+/).filter(Boolean);
+    const emails = given ? [...given] : text.split(/[\s,;]+/).filter(Boolean);
     const { added, already_suppressed: present } = (await suppressions.create.mutate({ body: { emails } })).data;
-    return email ? undefined : `Suppressed: ${added.length}. Already suppressed: ${present.length}.`;
+    onDone?.();
+    return given?.length === 1 ? undefined : `Suppressed: ${added.length}. Already suppressed: ${present.length}.`;
   };
   return (
     <Act
-      title={email ? "Suppress this address" : "Suppress addresses"}
+      title={given?.length === 1 ? "Suppress this address" : "Suppress addresses"}
       submit="Suppress"
-      kind={email ? "danger" : "primary"}
+      kind={given ? "danger" : "primary"}
       note={NOTE}
       inputs={
-        email ? [] : [["emails", "Addresses", { rows: 8, required: true, hint: "One on each line, at most 100." }]]
+        given ? [] : [["emails", "Addresses", { rows: 8, required: true, hint: "One on each line, at most 100." }]]
       }
-      act={({ emails = email ?? "" }) => stop(emails)}
+      act={({ emails = "" }) => stop(emails)}
     >
-      {email && <p>{email}</p>}
+      {given && <p>{given.join(", ")}</p>}
     </Act>
   );
 }

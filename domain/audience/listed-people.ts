@@ -13,6 +13,7 @@ export interface ListedPerson {
   email: string;
   first_name: string | null;
   last_name: string | null;
+  subscriber_id: string | null;
   is_contact: boolean;
   /** Lists that mail them; null for one who is no subscriber. */
   lists: number | null;
@@ -104,7 +105,7 @@ export async function listPeople(
         'email', coalesce(s.email_spelling, c.email_spelling, a.email),
         'first_name', case when s.named then s.first_name else c.first_name end,
         'last_name', case when s.named then s.last_name else c.last_name end,
-        'is_contact', c.id is not null, 'lists', case when s.id is not null then (
+        'subscriber_id', s.id, 'is_contact', c.id is not null, 'lists', case when s.id is not null then (
           select count(*) from subscriptions b where ${ofTenant(tenant, "b")} and b.subscriber_id = s.id and b.status = 'CONFIRMED') end,
         'status', ${statusIs}, 'created_at', ${isoInstant(sql`least(s.created_at, c.created_at)`)}) order by a.email)
       from shown a

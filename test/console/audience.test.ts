@@ -201,8 +201,9 @@ describe("The audience in the console", () => {
     assert.deepEqual(await counted({ list_id: listId }), [59, false, 50]);
     assert.deepEqual(await counted({ text: audience }), [61, false, 25]);
     const shown = (email: string) => {
-      const { is_contact, lists, status } = found.find((person) => person.email === email) ?? assert.fail(email);
-      return [is_contact, lists, status];
+      const one = found.find((person) => person.email === email) ?? assert.fail(email);
+      assert.equal(one.subscriber_id === null, one.lists === null);
+      return [one.is_contact, one.lists, one.status];
     };
     assert.deepEqual(shown(address(0)), [true, 1, "ACTIVE"]);
     assert.deepEqual(shown(address(1)), [false, 1, "SUPPRESSED"]);

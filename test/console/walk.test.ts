@@ -587,6 +587,42 @@ describe("The console in a browser", function () {
     },
   );
 
+  it("adds people who were chosen to a list, and suppresses their addresses", async () => {
+    const { origin } = await stack();
+    const { owner, team } = await makeTeam();
+    const { api } = await consoleClient(await signIn(owner.id), team.id);
+    await api.lists.create.mutate({ body: { name: "Readers" } });
+    const [ada, grace, alan] = ["ada@example.com", "grace@example.com", "alan@example.com"] as const;
+    for (const email of [ada, grace]) await api.subscribers.create.mutate({ body: { email } });
+    await api.contacts.create.mutate({ body: { email: alan } });
+    await inPage({}, async (page) => {
+      await enter(page, owner.id);
+      await page.goto(`${origin}/console/${team.id}/live/people`);
+      const bar = page.getByRole("region", { name: "Chosen people" });
+      const choose = async (...emails: string[]) => {
+        for (const email of emails) await page.getByRole("checkbox", { name: `Choose ${email}` }).check();
+      };
+      await choose(ada, grace, alan);
+      await bar.getByText("3 people chosen").waitFor();
+      await bar.getByText("Contacts alone are on no list").waitFor();
+      await assertAccessible(page, "chosen people");
+      await bar.getByRole("button", { name: "Add to a list" }).click();
+      await page.getByLabel("List", { exact: true }).last().selectOption({ label: "Readers" });
+      await page.getByRole("button", { name: "Add", exact: true }).click();
+      await page.getByText("Added: 2", { exact: true }).waitFor();
+      await bar.waitFor({ state: "detached" });
+      await page.getByText("on 1 list").nth(1).waitFor();
+      await choose(ada, alan);
+      await bar.getByRole("button", { name: "Suppress addresses" }).click();
+      await page.getByRole("button", { name: "Suppress", exact: true }).click();
+      await page.getByText("Suppressed: 2. Already suppressed: 0.").waitFor();
+      await choose(ada);
+      await page.getByLabel("Address status").selectOption("SUPPRESSED");
+      await page.getByText(grace).waitFor({ state: "detached" });
+      assert.equal(await bar.count(), 0, "the people of another filter are not chosen");
+    });
+  });
+
   it("counts anew what an import would change once its people are said to have agreed already", async () => {
     const { origin } = await stack();
     const { owner, team } = await makeTeam();

@@ -37,6 +37,42 @@ export function PersonLink({ email }: { email: string }) {
   return <Link to={`${base}/people/${encodeURIComponent(email)}`}>{email}</Link>;
 }
 
+interface AddToListProps {
+  /** Of subscribers. */
+  ids: readonly string[];
+  lists: readonly { id: string; name: string }[];
+  onDone?: () => void;
+}
+
+const ASKED = "On a list with double opt-in an email asks each person to confirm: add only people who agreed to it.";
+
+/** A button that adds subscribers to one of some lists. */
+export function AddToList({ ids, lists, onDone }: AddToListProps) {
+  const { addMembers } = useWorkspace().client.api.lists;
+  const choices = Object.fromEntries(lists.map(({ id, name }) => [id, name]));
+  const add = async ({ listId = "" }: Values) => {
+    const body = { subscriber_ids: [...ids] };
+    const { added, already_subscribed, opted_out } = (await addMembers.mutate({ params: { listId }, body })).data;
+    onDone?.();
+    const outcomes = [
+      ["Added", added],
+      ["On the list already", already_subscribed],
+      ["Unsubscribed, and not added", opted_out],
+    ] as const;
+    return outcomes.flatMap(([words, { length }]) => (length > 0 ? `${words}: ${length}` : [])).join(". ");
+  };
+  return (
+    <Act
+      title="Add to a list"
+      submit="Add"
+      note={ASKED}
+      isDisabled={ids.length === 0}
+      inputs={[["listId", "List", { required: true, choices }]]}
+      act={add}
+    />
+  );
+}
+
 /** Inputs of a person's address and names. */
 export const PERSON_INPUTS = [
   ["email", "Address", { type: "email", required: true, maxLength: 320 }],

@@ -265,7 +265,7 @@ export function Editor({ place, draft, tags, mayWrite, onDirty, shown, children,
         shownPath={shownPath}
       />
       {error && (
-        <div className="refused">
+        <div className="stays">
           {refusedAt ? (
             <div className="problem" role="alert">
               <p>{`${refusedAt.words} ${problemOf(error, refusal?.param ?? "")?.replace(/^./, (letter) => letter.toLowerCase())}`}</p>
