@@ -5,7 +5,6 @@ import {
   AddToList,
   type Contact,
   DeletePerson,
-  EMAIL_STATUSES,
   nameOf,
   type Person,
   PersonButton,
@@ -45,64 +44,50 @@ export function Page() {
   const fields = useFields();
   const mayWrite = useRole("EDITOR");
   const name = [subscriber, contact].map((one) => one && nameOf(one)).find(Boolean);
+  const of = contact ?? subscriber;
   return (
     <>
-      <PageHead title={name ?? email} />
-      {name && <p className="muted">{email}</p>}
-      <div className="cards">
-        <section className="card">
-          <div className="head">
-            <h2>Details</h2>
-            {mayWrite && (subscriber ?? contact) && (
-              <div className="actions">
-                <PersonButton
-                  kind={contact ? "contacts" : "subscribers"}
-                  person={contact ?? subscriber}
-                  subscriber={contact && subscriber}
-                />
-                <More of={email}>
-                  {subscriber && <DeletePerson kind="subscribers" person={subscriber} title="Delete subscriber" />}
-                  {contact && <DeletePerson kind="contacts" person={contact} title="Delete contact" />}
-                </More>
-              </div>
-            )}
-          </div>
-          <Facts
-            of={[
-              ["Name", (subscriber ?? contact) && (name ?? "no name")],
-              ["Subscriber", <Kind key="s" kind="subscribers" email={email} person={subscriber} />],
-              ["Contact", <Kind key="c" kind="contacts" email={email} person={contact} />],
-              ...(contact ? fields.map(({ name }) => [name, shown(contact.fields[name])] as const) : []),
-            ]}
-          />
-        </section>
-        <section className="card">
-          <h2>Email</h2>
-          {suppression ? (
-            <>
-              <p className="wrong">
-                Suppressed: {REASONS[suppression.reason] ?? suppression.reason}, since{" "}
-                <When at={suppression.created_at} />.
-              </p>
-              <Lift {...suppression} />
-            </>
-          ) : (
-            <>
-              <p className="good">Can be emailed.</p>
-              <Suppress emails={[email]} />
-            </>
-          )}
-        </section>
-        <Tracking email={email} consent={(subscriber ?? contact)?.tracking_consent ?? null} />
-      </div>
+      <PageHead title={name ?? email}>
+        <State of={MAIL} is={String(!suppression)} />
+        {mayWrite && of && (
+          <PersonButton kind={contact ? "contacts" : "subscribers"} person={of} subscriber={contact && subscriber} />
+        )}
+        {mayWrite && (of || !suppression) && (
+          <More>
+            {!suppression && <Suppress emails={[email]} />}
+            {subscriber && <DeletePerson kind="subscribers" person={subscriber} title="Delete subscriber" />}
+            {contact && <DeletePerson kind="contacts" person={contact} title="Delete contact" />}
+          </More>
+        )}
+      </PageHead>
+      {suppression && (
+        <div className="notice head">
+          <p className="wrong">
+            Gets no emails: {REASONS[suppression.reason] ?? suppression.reason},{" "}
+            <When at={suppression.created_at} isAgo />.
+          </p>
+          <Lift {...suppression} />
+        </div>
+      )}
+      <Facts
+        of={[
+          ["Address", email],
+          ["Newsletters", <Kind key="s" kind="subscribers" email={email} person={subscriber} />],
+          ["Campaigns", <Kind key="c" kind="contacts" email={email} person={contact} />],
+          ...(contact ? fields.map(({ name }) => [name, shown(contact.fields[name])] as const) : []),
+        ]}
+      />
       {subscriber && <Subscriptions subscriber={subscriber} />}
+      <Mails email={email} />
       <Sequences email={email} />
       <OptOuts email={email} />
-      <Mails email={email} />
+      <Tracking email={email} consent={of?.tracking_consent ?? null} />
       <PersonData email={email} />
     </>
   );
 }
+
+const MAIL = { true: ["can be emailed", "good"], false: ["suppressed", "wrong"] } as const;
 
 const CONSENT_WAYS = {
   api: "through the API",
@@ -122,12 +107,12 @@ function Tracking({ email, consent }: { email: string; consent: Person["tracking
     await noteConsent.mutate({ body: { email, tracking_consent } });
   };
   return (
-    <section className="card">
-      <h2>Opens and clicks</h2>
+    <section className="stack">
+      <h2>Consent to tracking</h2>
       {consent ? (
         <>
           <p className={consent.status === "granted" ? "good" : undefined}>
-            {ANSWERS[consent.status]}: answered <When at={consent.at} />, {CONSENT_WAYS[consent.way]}.
+            {ANSWERS[consent.status]}: answered <When at={consent.at} isAgo />, {CONSENT_WAYS[consent.way]}.
           </p>
           {consent.words && <blockquote>{consent.words}</blockquote>}
         </>
@@ -150,16 +135,24 @@ function Tracking({ email, consent }: { email: string; consent: Person["tracking
   );
 }
 
-const ABSENT = { subscribers: "No: they get no newsletters.", contacts: "No: they get no campaigns." } as const;
+const KINDS = {
+  subscribers: ["Subscriber", "None: only subscribers get them."],
+  contacts: ["Contact", "None: only contacts get them."],
+} as const;
 
 /** Since when the person is a subscriber or a contact. */
 function Kind({ kind, email, person }: { kind: PersonKind; email: string; person: Person | undefined }) {
   const mayWrite = useRole("EDITOR");
-  const status = person?.email_status && `${EMAIL_STATUSES[person.email_status][0]}, `;
-  return (
+  const [text, absent] = KINDS[kind];
+  const hasBounced = person?.email_status === "INVALID";
+  return person ? (
     <>
-      {person ? `Yes, ${status ?? ""}added ` : `${ABSENT[kind]} `}
-      {person ? <When at={person.created_at} isShort /> : mayWrite && <PersonButton kind={kind} email={email} />}
+      {text}, added <When at={person.created_at} isAgo />
+      {hasBounced && "; the address has bounced"}
+    </>
+  ) : (
+    <>
+      {absent} {mayWrite && <PersonButton kind={kind} email={email} />}
     </>
   );
 }
@@ -171,14 +164,15 @@ function Subscriptions({ subscriber: { id, subscriptions } }: { subscriber: Subs
   const { base } = useWorkspace();
   const mayWrite = useRole("EDITOR");
   const lists = useLists();
-  const listOf = (listId: string) => lists.find((list) => list.id === listId) ?? { name: listId, optin: "SINGLE" };
+  const listOf = (listId: string) =>
+    lists.find((list) => list.id === listId) ?? { name: "a list that was deleted", optin: "SINGLE" };
   const joined = subscriptions.map(({ list_id }) => list_id);
   const others = lists.filter((list) => !joined.includes(list.id));
   return (
     <section className="stack">
-      <h2>Subscriptions</h2>
+      <h2>Lists</h2>
       <Table
-        caption="Subscriptions"
+        caption="Lists"
         empty="Not on any list yet."
         rows={subscriptions}
         keyOf={({ list_id }) => list_id}
@@ -191,7 +185,7 @@ function Subscriptions({ subscriber: { id, subscriptions } }: { subscriber: Subs
           {
             name: "Since",
             cell: ({ confirmed_at, unsubscribed_at, created_at }) => (
-              <When at={unsubscribed_at ?? confirmed_at ?? created_at} />
+              <When at={unsubscribed_at ?? confirmed_at ?? created_at} isAgo />
             ),
           },
           {
@@ -236,7 +230,7 @@ function Sequences({ email }: { email: string }) {
           columns={[
             { name: "Name", cell: ({ sequence_id: id, name }) => <Link to={`${base}/sequences/${id}`}>{name}</Link> },
             { name: "State", cell: (enrolment) => <EnrolmentState {...enrolment} /> },
-            { name: "Entered", cell: ({ entered_at }) => <When at={entered_at} /> },
+            { name: "Entered", cell: ({ entered_at }) => <When at={entered_at} isAgo /> },
           ]}
         />
       </section>
@@ -262,7 +256,7 @@ function OptOuts({ email }: { email: string }) {
         <ul>
           {optOuts.map(({ id, source, campaign_id, unsubscribed_at: at }) => (
             <li key={id}>
-              <When at={at} />, {SOURCES[source] ?? source}
+              <When at={at} isAgo />, {SOURCES[source] ?? source}
               {campaign_id && ": "}
               {campaign_id && <Link to={pathOf(campaign_id)}>view the email</Link>}
             </li>
@@ -306,7 +300,7 @@ function Mails({ email }: { email: string }) {
               </Link>
             ),
           },
-          { name: "When", cell: ({ updated_at }) => <When at={updated_at} /> },
+          { name: "When", cell: ({ updated_at }) => <When at={updated_at} isAgo /> },
           {
             name: "Delivery status",
             cell: ({ status, reason, reports }) => (

@@ -1,6 +1,6 @@
 import { useId } from "react";
 import { capitalized } from "../api.ts";
-import { PageHead, Part } from "../parts/page.tsx";
+import { DAY_MS, PageHead, Part } from "../parts/page.tsx";
 import { shortPercent } from "../parts/send/words.ts";
 import { Table } from "../parts/table.tsx";
 import { useData, useWorkspace } from "../session.tsx";
@@ -40,7 +40,6 @@ export function Page() {
   );
 }
 
-const DAY_MS = 86_400_000;
 const MOST_DAYS = 180;
 
 /** The emails of the last months. */

@@ -140,13 +140,38 @@ export const choicesOf = <Name extends string>(states: Readonly<Record<Name, rea
     string
   >;
 
+export const DAY_MS = 86_400_000;
+const UNITS = [
+  ["day", DAY_MS, 2],
+  ["hour", 3_600_000, 2],
+  ["minute", 60_000, 0],
+] as const;
+/** "in 3 days", "10 hours ago". */
+export function relativeText(at: number): string {
+  const aheadMs = at - Date.now();
+  const [unit, ms] = UNITS.find(([, ms, least]) => Math.abs(aheadMs) >= least * ms) ?? UNITS[2];
+  return new Intl.RelativeTimeFormat("en", { numeric: "auto" }).format(Math.round(aheadMs / ms), unit);
+}
+
+interface WhenProps {
+  at: string | null;
+  /** Without the time of day. */
+  isShort?: boolean;
+  /** By its distance while that is a month at most; the rest is seen below the pointer. */
+  isAgo?: boolean;
+}
+
 /** An instant in the reader's own time zone. */
-export const When = ({ at, isShort = false }: { at: string | null; isShort?: boolean }) =>
-  at && (
-    <time dateTime={at}>
-      {new Date(at).toLocaleString(undefined, { dateStyle: "medium", ...(!isShort && { timeStyle: "short" }) })}
+export function When({ at, isShort = false, isAgo = false }: WhenProps) {
+  if (!at) return null;
+  const text = (timeStyle?: "short") => new Date(at).toLocaleString(undefined, { dateStyle: "medium", timeStyle });
+  const isNear = Math.abs(Date.parse(at) - Date.now()) < 31 * DAY_MS;
+  return (
+    <time dateTime={at} title={isAgo ? text("short") : undefined}>
+      {isAgo && isNear ? relativeText(Date.parse(at)) : text(isShort || isAgo ? undefined : "short")}
     </time>
   );
+}
 
 /** "12:03", in the reader's own time zone. */
 export const timeText = (at: Date) => at.toLocaleTimeString(undefined, { timeStyle: "short" });

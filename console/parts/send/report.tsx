@@ -7,7 +7,7 @@ import { Chart } from "../chart.tsx";
 import { type Draft, STATES } from "../draft/drafts.ts";
 import { SaveCsv } from "../export.tsx";
 import { ChoiceFilter, choiceOf, useFilters } from "../filters.tsx";
-import { choicesOf, Part, State, When } from "../page.tsx";
+import { choicesOf, DAY_MS, Part, State, When } from "../page.tsx";
 import { List, skipEmpty, Table } from "../table.tsx";
 import { type Kind, type Send, useCalls } from "./calls.ts";
 import { Rates, useEarlier } from "./figures.tsx";
@@ -45,7 +45,6 @@ export function Report({ kind, send, draft }: { kind: Kind; send: Send; draft: D
   );
 }
 
-const DAY_MS = 86_400_000;
 const MOST_DAYS = 365;
 const dateOf = (instant: number) => new Date(instant).toISOString().slice(0, 10);
 

@@ -3,14 +3,8 @@ import { useRole, useWorkspace } from "../../session.tsx";
 import { Act } from "../act.tsx";
 import { useSettings } from "../draft/drafts.ts";
 import { textsOf } from "../form.tsx";
+import { DAY_MS, relativeText } from "../page.tsx";
 import type { Kind } from "./calls.ts";
-
-const DAY_MS = 86_400_000;
-const UNITS = [
-  ["day", DAY_MS, 2],
-  ["hour", 3_600_000, 2],
-  ["minute", 60_000, 0],
-] as const;
 
 /** When a send starts, as the service shows it. */
 interface Timed {
@@ -26,12 +20,9 @@ export function startText(at: string, zone: string): string {
   const text = (options: Intl.DateTimeFormatOptions, instant = Date.parse(at)) =>
     new Intl.DateTimeFormat("en-GB", { timeZone: zone, ...options }).format(instant).replace(",", "");
   const dateOf = (instant: number) => text({ dateStyle: "short" }, instant);
-  const aheadMs = Date.parse(at) - Date.now();
   const near = ["Today, ", "Tomorrow, "].find((_, n) => dateOf(Date.parse(at)) === dateOf(Date.now() + n * DAY_MS));
   const day = text({ weekday: "long", day: "numeric", month: "long", year: "numeric" });
-  const [unit, ms] = UNITS.find(([, ms, least]) => Math.abs(aheadMs) >= least * ms) ?? UNITS[2];
-  const wait = new Intl.RelativeTimeFormat("en").format(Math.round(aheadMs / ms), unit);
-  return `${near ?? ""}${day} at ${text({ timeStyle: "short" })}, ${cityOf(zone)} (${wait})`;
+  return `${near ?? ""}${day} at ${text({ timeStyle: "short" })}, ${cityOf(zone)} (${relativeText(Date.parse(at))})`;
 }
 
 /** The text of a start, in its zone or the team's. */
