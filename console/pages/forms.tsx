@@ -1,10 +1,11 @@
-import { useState } from "react";
+import { useEffect, useRef, useState } from "react";
+import { FONT_FAMILIES, textOn } from "../../lib/mail-style.ts";
 import type { Client, DataOf } from "../api.ts";
 import { Act, Opens } from "../parts/act.tsx";
 import { useLists } from "../parts/audience/people.tsx";
 import { RESTORABLE, useUndo } from "../parts/bin.tsx";
 import { useFilters } from "../parts/filters.tsx";
-import { Refused, Ticks, type Values } from "../parts/form.tsx";
+import { Inputs, Refused, Ticks, type Values } from "../parts/form.tsx";
 import { More } from "../parts/more.tsx";
 import { Copy, PageHead, State, When } from "../parts/page.tsx";
 import { List } from "../parts/table.tsx";
@@ -80,25 +81,22 @@ const inputsOf = (lists: Readonly<Record<string, string>>) =>
       "consent_text",
       "Consent",
       {
-        required: true,
-        rows: 3,
-        maxLength: 1_000,
+        ...{ required: true, rows: 3, maxLength: 1_000 },
         hint: "Shown above the button, such as: Yes, send me news by email.",
       },
     ],
-    [
-      "tracking_text",
-      "Question about tracking",
-      {
-        rows: 2,
-        maxLength: 1_000,
-        hint: "For example: May we count what you open and click? Leave empty to ask none.",
-      },
-    ],
-    ["thank_you_url", "Page after the sign-up", { type: "url", hint: "Leave empty for a page of this service." }],
-    ["sites", "Websites with the script", { rows: 2, hint: "One on each line, such as https://www.example.com" }],
-    ["is_open", "Status", { choices: { true: "Open", false: "Closed" } }],
   ] as const;
+
+const MORE_INPUTS = [
+  [
+    "tracking_text",
+    "Question about tracking",
+    { rows: 2, maxLength: 1_000, hint: "For example: May we count what you open and click? Leave empty to ask none." },
+  ],
+  ["thank_you_url", "Page after the sign-up", { type: "url", hint: "Leave empty for a page of this service." }],
+  ["sites", "Websites with the script", { rows: 2, hint: "One on each line, such as https://www.example.com" }],
+  ["is_open", "Status", { choices: { true: "Open", false: "Closed" } }],
+] as const;
 
 /** The lines of a text, without those that are empty. */
 const linesOf = (text = "") => text.split("\n").flatMap((line) => line.trim().replace(/\/$/, "") || []);
@@ -114,6 +112,7 @@ function FormButton({ lists, form }: { lists: Readonly<Record<string, string>>; 
     thank_you_url: values["thank_you_url"] || null,
     ...{ fields: fields as FormField[], sites: linesOf(values["sites"]), is_open: values["is_open"] === "true" },
   });
+  const values = form ? { ...form, sites: form.sites.join("\n") } : { list_id, is_open: true };
   return (
     <Act
       {...(form
@@ -121,10 +120,10 @@ function FormButton({ lists, form }: { lists: Readonly<Record<string, string>>; 
             title: `Edit ${form.name}`,
             short: "Edit",
             submit: "Save",
-            values: { ...form, sites: form.sites.join("\n") },
             note: "A website keeps the HTML that was copied: copy it again after you change a field or a text.",
           }
-        : { title: "New form", submit: "Create form", kind: "primary", values: { list_id, is_open: true } })}
+        : { title: "New form", submit: "Create form", kind: "primary" })}
+      values={values}
       inputs={inputsOf(lists)}
       isOpenAtFirst={!form && list_id !== undefined}
       onOpen={() => setFields(form?.fields ?? [])}
@@ -142,7 +141,54 @@ function FormButton({ lists, form }: { lists: Readonly<Record<string, string>>; 
         <Ticks options={FIELDS} chosen={fields} onChange={setFields} />
         <Refused name="fields" />
       </fieldset>
+      <details className="stack" open={form !== undefined}>
+        <summary>More options</summary>
+        <div className="stack">
+          <Inputs inputs={MORE_INPUTS} values={values} />
+        </div>
+      </details>
+      <Sample fields={fields} lists={lists} />
     </Act>
+  );
+}
+
+/** The page of the form around it, in the team's brand, as it would look. */
+function Sample({ fields, lists }: { fields: readonly string[]; lists: Readonly<Record<string, string>> }) {
+  const brand = useData(["brand"], ({ app }) => app.team.brand.query({}));
+  const words = useData(["forms", "words"], ({ app }) => app.forms.words.query({}));
+  const [values, setValues] = useState<Values>({});
+  const ref = useRef<HTMLElement>(null);
+  useEffect(() => {
+    const form = ref.current?.closest("form");
+    const read = () => form && setValues(Object.fromEntries(new FormData(form)) as Values);
+    read();
+    form?.addEventListener("input", read);
+    return () => form?.removeEventListener("input", read);
+  }, []);
+  const asked = ["email" as const, ...FIELDS.flatMap(({ id }) => (fields.includes(id) ? [id] : []))];
+  const style = {
+    backgroundColor: brand.background_color,
+    fontFamily: FONT_FAMILIES[brand.font as keyof typeof FONT_FAMILIES],
+  };
+  return (
+    <section ref={ref} className="card sample" style={style} aria-label="Preview" inert>
+      <div>
+        <h3>{words.title.replace("{list}", lists[values["list_id"] ?? ""] ?? "")}</h3>
+        {asked.map((name) => (
+          <label key={name}>
+            {words[name]}
+            <input disabled />
+          </label>
+        ))}
+        {values["tracking_text"] && (
+          <label>
+            <input type="checkbox" disabled /> {values["tracking_text"]}
+          </label>
+        )}
+        <p>{values["consent_text"] || "The text of the consent"}</p>
+        <span style={{ backgroundColor: brand.accent_color, color: textOn(brand.accent_color) }}>{words.button}</span>
+      </div>
+    </section>
   );
 }
 

@@ -59,9 +59,13 @@ describe("A sign-up form of the console", function () {
         await button("New form").click();
         await dialog.getByLabel("Name", { exact: true }).fill("Footer");
         await dialog.getByLabel("Consent").fill("You get our letter.");
+        await dialog.getByText("More options").click();
         await dialog.getByLabel("Question about tracking").fill(TRACKING);
         await dialog.getByLabel("Websites with the script").fill(`${ownSite}/\n`);
         await dialog.getByRole("checkbox", { name: "First name" }).check();
+        const sample = dialog.locator(".sample");
+        const shown = [en.confirm.title("Readers"), en.signUp.first_name, TRACKING, "You get our letter."];
+        for (const words of shown) await sample.getByText(words, { exact: true }).waitFor();
         assert.deepEqual(await violationsOf(page), []);
         await button("Create form").click();
         await button("Use Footer").click();

@@ -4,6 +4,7 @@ import { MAX_CONSENT_WORDS } from "../../../domain/audience/rules.ts";
 import { orNotFound } from "../../../domain/errors.ts";
 import { createForm, deleteForm, findForm, updateForm } from "../../../domain/forms/forms.ts";
 import { wordsOf } from "../../../domain/languages/words.ts";
+import { brandOf } from "../../../domain/teams/brand.ts";
 import { name, oneLine, orNull } from "../../fields.ts";
 import { readForm } from "../../forms/routes.ts";
 import { formHtml } from "../../public/forms.ts";
@@ -52,6 +53,12 @@ export const formsRouter = router({
       return { id: params.formId };
     },
   ),
+  /** What its page says besides the form's own texts, in the brand's language; "{list}" stands for the list's name. */
+  words: consoleQuery({ role: "VIEWER", input: z.strictObject({}) }, async ({ ctx: { em, tenant } }) => {
+    const { signUp, confirm } = wordsOf((await brandOf(em, tenant.teamId)).language);
+    const { email, first_name, last_name, button } = signUp;
+    return { title: confirm.title("{list}"), email, first_name, last_name, button };
+  }),
   /** The link, the HTML and the script that the owner of a website copies. */
   embed: consoleQuery(
     { role: "VIEWER", input: z.strictObject({ params: formParams }) },
