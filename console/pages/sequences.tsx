@@ -155,16 +155,7 @@ export function OneSequence() {
             }}
           >
             <WhoEnters sequenceId={sequenceId} />
-            {steps.map(
-              ({ id, stop_if, skip_if }) =>
-                (stop_if ?? skip_if) !== null && (
-                  <Warnings
-                    key={id}
-                    mail={{ type: "campaign", id: sequenceId, step_id: id }}
-                    at={sequence.steps_updated_at}
-                  />
-                ),
-            )}
+            <StepChecks sequence={sequence} />
           </Act>
         )}
         {isAdmin && status === "ACTIVE" && (
@@ -288,6 +279,23 @@ export function OneSequence() {
       )}
     </>
   );
+}
+
+/** As the check before a send looks at a mail, at one step after the other. */
+function StepChecks({ sequence: { id, steps, steps_updated_at } }: { sequence: Sequence }) {
+  const [checked, setChecked] = useState(0);
+  return steps
+    .slice(0, checked + 1)
+    .map((step, place) => (
+      <Warnings
+        key={step.id}
+        title={`Step ${place + 1}: ${plainSubject(step.subject)}`}
+        mail={{ type: "campaign", id, step_id: step.id }}
+        at={steps_updated_at}
+        place={place}
+        onChecked={() => setChecked((now) => Math.max(now, place + 1))}
+      />
+    ));
 }
 
 function WhoEnters(params: { sequenceId: string }) {

@@ -654,6 +654,34 @@ describe("The editor of a draft", function () {
     });
   });
 
+  it("checks the mail of each step before a sequence starts, as that of a send", async () => {
+    const body =
+      '<p>Dear {{ first_name }}</p><img src="https://example.com/a.png"><a href="https://gone.invalid/">Read</a>';
+    const steps = [step("a", { body }), step("b", { body: "<p>See [the place]</p>" })];
+    const id = await makeSequence(sender, { steps, isStarted: false });
+    await inPage({}, async (page) => {
+      await enter(page, sender.owner.id);
+      await page.goto(`${(await stack()).origin}/console/${sender.team.id}/live/sequences/${id}`);
+      await button(page, "Start").click();
+      const found = (title: string) =>
+        page.getByRole("dialog").getByRole("list", { name: title }).getByRole("listitem");
+      await found("Step 2: Hello from b").getByText("square brackets").waitFor();
+      await page.getByText("Checking…").waitFor({ state: "detached" });
+      const all = await Promise.all(
+        ["Step 1: Hello from a", "Step 2: Hello from b"].map((one) => found(one).allTextContents()),
+      );
+      const kinds = [/alternative text/, /gone\.invalid/, /no postal address/, /square brackets/];
+      assert.deepEqual(
+        all.map((texts) => kinds.map((kind) => texts.filter((text) => kind.test(text)).length)),
+        [
+          [1, 1, 1, 0],
+          [0, 0, 0, 1],
+        ],
+      );
+      assert.deepEqual(await violationsOf(page), []);
+    });
+  });
+
   longIt(
     "writes the steps of a sequence, one open at a time; those of one that was started by a press on Save alone",
     async () => {

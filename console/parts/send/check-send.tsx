@@ -1,6 +1,6 @@
 import { useIsMutating, useMutation, useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
-import { useEffect, useRef, useState } from "react";
+import { useEffect, useEffectEvent, useRef, useState } from "react";
 import { type DataOf, refusalOf } from "../../api.ts";
 import { useRole, useWorkspace } from "../../session.tsx";
 import { Act } from "../act.tsx";
@@ -54,9 +54,9 @@ export function CheckSend({ kind, draft, onShow }: { kind: Kind; draft: Draft; o
   }, [report]);
   const warnings = useWarnings(mail, check.submittedAt, report !== undefined);
   const links = useLinks(mail, report && check.submittedAt);
-  const broken = links.data?.links.filter(({ outcome }) => outcome === "broken").length ?? 0;
-  const doubtful = links.data?.links.filter(({ outcome }) => outcome !== "fine").length ?? 0;
-  const seen = doubtful + (warnings.data?.length ?? 0) + Number(draft.is_of_old_brand);
+  const doubtful = doubtfulOf(links);
+  const broken = doubtful.filter(({ outcome }) => outcome === "broken").length;
+  const seen = doubtful.length + (warnings.data?.warnings.length ?? 0) + Number(draft.is_of_old_brand);
   const begins = `Sending starts within a minute${draft.send_days.length > 0 ? ", or on the next allowed day" : ""}.`;
 
   const confirm = async () => {
@@ -158,14 +158,14 @@ function useWarnings(mail: Mail, at: number | string, enabled = true) {
   const { client, base } = useWorkspace();
   return useQuery({
     queryKey: [base, "warnings", mail, at],
-    queryFn: async () => (await client.app.content.check.query({ query: mail })).data.warnings,
+    queryFn: async () => (await client.app.content.check.query({ query: mail })).data,
     retry: false,
     enabled,
   });
 }
 
 /** With these a mail is hardly finished. */
-const UNFINISHED = /^(placeholder|empty_link|empty_image)$/;
+const UNFINISHED = /^(placeholder|empty_link|empty_image|broken)$/;
 
 /** Shows the places of a finding one after the other, again from the first. */
 function ShowIt({ kind, message, draft, onShow }: { kind: string; message: string } & Partial<Shows>) {
@@ -189,25 +189,53 @@ interface Shows {
 interface WarningsProps extends Partial<Shows> {
   mail: Mail;
   at: number | string;
+  title?: string;
+  /** One of several that start together, by its place: also for what it is refused, and its links. The first says what holds for all. */
+  place?: number;
+  /** With a `place`: it is checked, and the next one may be. */
+  onChecked?: () => void;
 }
 
 /** Weaknesses of the mail that keep it from no send. */
-export function Warnings({ mail, at, ...shows }: WarningsProps) {
+export function Warnings({ mail, at, title = "Suggestions", place, onChecked, ...shows }: WarningsProps) {
   const { base } = useWorkspace();
-  const { data, error } = useWarnings(mail, at);
-  if (!data?.length) return <Problem error={error} />;
+  const { data, error, isPending } = useWarnings(mail, at);
+  const isAlone = place === undefined;
+  const links = useLinks(mail, isAlone ? undefined : at);
+  const found = [
+    ...(isAlone
+      ? []
+      : (data?.problems ?? []).map(({ field, message }) => ({
+          kind: "broken",
+          message: `In the ${field}, ${message}.`,
+        }))),
+    ...(data?.warnings ?? []).filter(({ kind }) => !place || kind !== "no_postal_address"),
+    ...doubtfulOf(links).map(({ url, outcome, reason }) => ({
+      kind: outcome,
+      message: `${OUTCOMES[outcome]}${url} ${reason}`,
+    })),
+  ];
+  const isChecking = !isAlone && (isPending || links.isPending);
+  const checked = useEffectEvent(() => onChecked?.());
+  useEffect(() => {
+    if (!isChecking) checked();
+  }, [isChecking]);
+  if (found.length === 0 && !isChecking) return <Problem error={error ?? links.error} />;
   return (
     <section className="stack">
-      <h3>Suggestions</h3>
-      <ul aria-label="Suggestions">
-        {data.map(({ kind, message }) => (
-          <li key={message} className={UNFINISHED.test(kind) ? "warn" : undefined}>
-            {message} <ShowIt {...{ kind, message, ...shows }} />
-            {kind === "no_postal_address" && <Link to={`${base}/brand`}>Set it under Brand</Link>}
-            {kind === "condition_without_tracking" && <Link to={`${base}/settings`}>Settings</Link>}
-          </li>
-        ))}
-      </ul>
+      <h3>{title}</h3>
+      {isChecking && <p role="status">Checking…</p>}
+      {found.length > 0 && (
+        <ul aria-label={title}>
+          {found.map(({ kind, message }) => (
+            <li key={message} className={UNFINISHED.test(kind) ? "warn" : undefined}>
+              {message} <ShowIt {...{ kind, message, ...shows }} />
+              {kind === "no_postal_address" && <Link to={`${base}/brand`}>Set it under Brand</Link>}
+              {kind === "condition_without_tracking" && <Link to={`${base}/settings`}>Settings</Link>}
+            </li>
+          ))}
+        </ul>
+      )}
     </section>
   );
 }
@@ -215,7 +243,7 @@ export function Warnings({ mail, at, ...shows }: WarningsProps) {
 const OUTCOMES = { fine: "", broken: "Broken: ", unchecked: "Could not be checked: " };
 
 /** The answers of the mail's links. @param at of the check; none asks none */
-function useLinks(mail: Mail, at: number | undefined) {
+function useLinks(mail: Mail, at: number | string | undefined) {
   const { client, base } = useWorkspace();
   return useQuery({
     queryKey: [base, "links", mail, at],
@@ -227,9 +255,13 @@ function useLinks(mail: Mail, at: number | undefined) {
   });
 }
 
+const doubtfulOf = ({ data }: ReturnType<typeof useLinks>) =>
+  data?.links.filter(({ outcome }) => outcome !== "fine") ?? [];
+
 /** Of the mail's links, those that do not answer as a reader needs it. */
-function Links({ of: { data, error, isFetching, refetch }, ...shows }: { of: ReturnType<typeof useLinks> } & Shows) {
-  const shown = data?.links.filter(({ outcome }) => outcome !== "fine") ?? [];
+function Links({ of, ...shows }: { of: ReturnType<typeof useLinks> } & Shows) {
+  const { data, error, isFetching, refetch } = of;
+  const shown = doubtfulOf(of);
   const asked = data?.links.length ?? 0;
   if (data && asked === 0) return null;
   return (
