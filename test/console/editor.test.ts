@@ -525,6 +525,8 @@ describe("The editor of a draft", function () {
       await page.locator("[data-column] > p.ProseMirror-selectednode").first().waitFor();
 
       await cells.last().click();
+      // The browser tells the editor of another selection after the press.
+      await page.locator(".ProseMirror-selectednode").waitFor({ state: "detached" });
       await press(page, "Control+b");
       await type(page, "b");
       await press(page, "Control+b", "Control+Shift+e");
