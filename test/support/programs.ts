@@ -3,6 +3,7 @@ import { execFile } from "node:child_process";
 import { createHash } from "node:crypto";
 import { access, constants, cp, readFile, rm, writeFile } from "node:fs/promises";
 import { homedir } from "node:os";
+import { basename } from "node:path";
 import { promisify } from "node:util";
 import { goInstall } from "../../stack/temporal-cli.ts";
 
@@ -49,13 +50,17 @@ const OF_NPM = {
 } as const;
 type NpmProgram = keyof typeof OF_NPM;
 
-/** Programs that Go builds: tools of modules beside this file, whose go.sum has the digests of all modules. */
+/** The module of the Temporal CLI also names the programs of the server that the CLI embeds. */
+const TEMPORAL = "../../stack/temporal-cli";
+/** Programs that Go builds: tools of modules, by folders from here, whose go.sum has the digests of all modules. */
 const OF_GO = {
   etcd: ["kubernetes", "server"],
   "kube-apiserver": ["kubernetes", "kube-apiserver"],
   kubectl: ["kubernetes", "kubectl"],
   "oapi-codegen": ["go-generators", "oapi-codegen"],
   ogen: ["go-generators", "ogen"],
+  "temporal-server": [TEMPORAL, "server"],
+  "temporal-sql-tool": [TEMPORAL, "sql"],
 } as const;
 type GoProgram = keyof typeof OF_GO;
 export const GO_GENERATORS = `${import.meta.dirname}/go-generators`;
@@ -152,7 +157,7 @@ async function obtainFromNpm(program: NpmProgram): Promise<Obtained> {
 async function obtainFromGo(program: GoProgram): Promise<Obtained> {
   const [name, file] = OF_GO[program];
   const goModule = `${import.meta.dirname}/${name}`;
-  const folder = await folderFor(name, `${goModule}/go.sum`);
+  const folder = await folderFor(basename(name), `${goModule}/go.sum`);
   const path = `${folder}/${file}`;
   if (await isExecutable(path)) return { path };
   try {
