@@ -64,7 +64,8 @@ export function temporalDevServer(options: {
   };
 }
 
-function accepts(port: number): Promise<boolean> {
+/** Whether a server listens on a port of this machine. */
+export function accepts(port: number): Promise<boolean> {
   return new Promise((resolve) => {
     const socket = connect(port, "127.0.0.1");
     socket.once("connect", () => resolve(true)).once("error", () => resolve(false));

@@ -25,14 +25,14 @@ export interface TestNamespace {
 }
 
 /**
- * @param changes settings of its API that differ from the stack's
+ * @param changes settings of its API that differ from the stack's; the workers share TEMPORAL_ADDRESS, of another cluster
  * @param replaced dependencies of its API
  */
 export async function openNamespace(changes: Partial<Env> = {}, replaced: Partial<Deps> = {}): Promise<TestNamespace> {
-  const { temporal } = await stack();
+  const { TEMPORAL_ADDRESS = (await stack()).temporal.address } = changes;
   const namespace = unique("namespace");
-  await prepareNamespace({ env: { TEMPORAL_ADDRESS: temporal.address }, namespace, embedded: false, create: true });
-  const connection = await Connection.connect({ address: temporal.address });
+  await prepareNamespace({ env: { TEMPORAL_ADDRESS }, namespace, embedded: false, create: true });
+  const connection = await Connection.connect({ address: TEMPORAL_ADDRESS });
   const app = await serveRoutes(appRouter, {
     changes: { TEMPORAL_NAMESPACE: namespace, ...changes },
     with: replaced,
@@ -45,7 +45,7 @@ export async function openNamespace(changes: Partial<Env> = {}, replaced: Partia
     client: new Client({ connection, namespace }),
     within: (sender) => ({ ...sender, client: api(sender.keys.live, app.base) }),
     startWorker: async (pool, settings) => {
-      const worker = await startWorker(pool, { TEMPORAL_NAMESPACE: namespace, ...settings });
+      const worker = await startWorker(pool, { TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE: namespace, ...settings });
       workers.push(worker);
       return worker;
     },

@@ -1,4 +1,6 @@
+import { once } from "node:events";
 import { connect, createServer, type Socket } from "node:net";
+import { pipeline } from "node:stream";
 import { listenLocally } from "./listen-locally.ts";
 import { stack } from "./stack.ts";
 
@@ -106,4 +108,39 @@ export async function openDatabaseProxy(): Promise<DatabaseProxy> {
   const proxy = await startTcpProxy({ host: url.hostname, port: Number(url.port) });
   url.host = `${proxy.host}:${proxy.port}`;
   return Object.assign(proxy, { url: url.href });
+}
+
+/** One address for several servers of this machine. */
+export interface TcpBalancer {
+  /** host:port */
+  address: string;
+  /** How many connections are open to a server's port. */
+  connectionsTo(port: number): number;
+  close(): void;
+}
+
+/** Takes connections to the ports in turn, as a load balancer does, and passes over one that refuses. */
+export async function startTcpBalancer(ports: readonly number[]): Promise<TcpBalancer> {
+  const open = new Map<Socket, number>();
+  let turn = 0;
+  async function pass(client: Socket): Promise<void> {
+    client.on("error", () => {});
+    for (let tries = 0; tries < ports.length; tries++) {
+      const port = ports[turn++ % ports.length] ?? 0;
+      const target = connect(port, "127.0.0.1");
+      if (!(await once(target, "connect").catch(() => undefined))) continue;
+      open.set(client, port);
+      return void pipeline(client, target, client, () => open.delete(client));
+    }
+    client.destroy();
+  }
+  const server = createServer((client) => void pass(client));
+  return {
+    address: `127.0.0.1:${await listenLocally(server)}`,
+    connectionsTo: (port) => [...open.values()].filter((each) => each === port).length,
+    close: () => {
+      server.close();
+      for (const client of open.keys()) client.destroy();
+    },
+  };
 }
