@@ -20,6 +20,8 @@ const run = promisify(execFile);
 const ROOT = `${import.meta.dirname}/../..`;
 const BUILD_MINUTES = 15;
 const RECIPIENTS = 20;
+/** What a server pulls holds no program for development. Of it Debian and Node are about half. */
+const MOST_MB = 700;
 /** Podman would raise these limits of root, which a container may not do. */
 const LIMITS = ["--ulimit", "nofile=10240:10240", "--ulimit", "nproc=10240:10240"];
 const CONFINED = ["--read-only", "--tmpfs", "/tmp", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"];
@@ -127,6 +129,12 @@ describe("The image", function () {
     await image.build();
   });
   after(() => image?.delete());
+
+  it(`has at most ${MOST_MB} MB`, async () => {
+    const megabytes = Number(await image.podman("image", "inspect", "--format", "{{.Size}}", "mailkeel")) / 1e6;
+    console.log(`    ${Math.round(megabytes)} MB`);
+    assert.ok(megabytes <= MOST_MB, `${megabytes} MB`);
+  });
 
   it("prepares a namespace, runs API and workers that send a newsletter, and stops each within its grace time", async () => {
     const { env } = await stack();
