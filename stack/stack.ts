@@ -16,7 +16,7 @@ import {
 import { type DataDirLock, lockDataDir, waitForLeftovers } from "./lock.ts";
 import { BACKOFF_MS, Processes, type ProcessSpec, StackError } from "./processes.ts";
 import { LOOPBACK_SMTP, type StackSettings } from "./settings.ts";
-import { type Demo, loadSecrets, type StackFile, saveSecrets, writeJson } from "./state.ts";
+import { type Demo, hasDatabase, loadSecrets, type StackFile, saveSecrets, writeJson } from "./state.ts";
 
 /** The worker pools of every stack. */
 export const POOLS = Object.keys(TASK_QUEUES) as PoolName[];
@@ -109,6 +109,11 @@ export class Stack {
     // Only now: the Postgres of a stack that runs here may be another user's and needs to get through.
     await chmod(dataDir, 0o700);
     if (lock.afterKill) await waitForLeftovers(dataDir);
+    if (holdsSends && !source["DATABASE_URL"] && !hasDatabase(dataDir)) {
+      throw new StackError(
+        `${dataDir} holds no database whose sends could be held. Restore one: docs/operations/admin.md, Restore; DATA_DIR is spelled as it was at the backup.`,
+      );
+    }
 
     const host = source["HOST"] ?? LOOPBACK;
     // The health port of each process: they cannot share one.

@@ -50,6 +50,9 @@ export async function writeJson(file: string, content: unknown): Promise<void> {
 
 const secretsFile = (dataDir: string) => `${dataDir}/secrets.json`;
 
+export const hasDatabase = (dataDir: string): boolean =>
+  existsSync(`${dataDir}/postgres`) || existsSync(`${dataDir}/postgres.path`);
+
 /**
  * Reads the secrets of a data folder, or makes them up at its first use.
  * @throws {StackError} when the folder has a database whose secrets are lost
@@ -63,7 +66,7 @@ export async function loadSecrets(dataDir: string): Promise<Secrets> {
       throw new StackError(`${file} cannot be read. Restore it, or delete ${dataDir} to start afresh.`, { cause });
     }
   }
-  if (existsSync(`${dataDir}/postgres`) || existsSync(`${dataDir}/postgres.path`)) {
+  if (hasDatabase(dataDir)) {
     throw new StackError(
       `${dataDir} holds a database but not its secrets.json. Restore that file, or delete ${dataDir} to start afresh.`,
     );

@@ -177,12 +177,15 @@ export async function* readRunning(em: EntityManager): AsyncGenerator<WatchedSeq
   }
 }
 
-/** For a restored database, before a process mails by it: pauses each sequence that runs. @returns how many */
+/**
+ * For a restored database, before a process mails by it: pauses each sequence that runs. Their workflows look at it at once: one that
+ * met the restore only when an operator resumes would pause the sequence again. @returns how many
+ */
 export async function holdSequences(em: EntityManager): Promise<number> {
   const { numAffectedRows = 0n } = await sql`
-    update campaigns c set status = 'PAUSED', status_reason = ${PAUSE_REASONS.databaseRestored} where ${RUNNING}`.execute(
-    kysely(em),
-  );
+    with held as (
+      update campaigns c set status = 'PAUSED', status_reason = ${PAUSE_REASONS.databaseRestored} where ${RUNNING} returning c.id
+    ) insert into sequence_wakes (campaign_id) select id from held`.execute(kysely(em));
   return Number(numAffectedRows);
 }
 

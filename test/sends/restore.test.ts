@@ -8,7 +8,7 @@ import { withSession } from "../../app/session.ts";
 import { kysely } from "../../db/orm.ts";
 import { PAUSE_REASONS } from "../../domain/sends/pause-reasons.ts";
 import type { StackFile } from "../../stack/state.ts";
-import { RECONCILER_ID } from "../../temporal/ids.ts";
+import { RECONCILER_ID, sequenceWorkflowId } from "../../temporal/ids.ts";
 import { ANSWERS, DETAILS } from "../../workflows/send-messages.ts";
 import { clearStacks, query, spawnStack, stop, temporaryFolder } from "../stack/support.ts";
 import { api } from "../support/api.ts";
@@ -215,8 +215,11 @@ describe("After a restore of an older backup", () => {
     const folder = temporaryFolder();
     const env = { DATA_DIR: `${folder}/.data` };
     const page = await readFile(`${import.meta.dirname}/../../docs/operations/admin.md`, "utf8");
-    const [backUp = "", remove = "", restore = ""] = page.match(/^(tar|rm) .*$/gm) ?? [];
-    const shell = (...lines: string[]) => promisify(execFile)("/bin/sh", ["-ec", lines.join("\n")], { cwd: folder });
+    const commands = (page.match(/^(tar|rm) .*$/gm) ?? []).map((line) => line.replace(/ &&$/, ""));
+    const [backUp = "", check = "", remove = "", restore = ""] = commands;
+    const [folderLine = ""] = page.match(/^D=.*$/m) ?? [];
+    const shell = (...lines: string[]) =>
+      promisify(execFile)("/bin/sh", ["-ec", [folderLine, ...lines].join("\n")], { cwd: folder });
     /** One run of the stack. Its sends mail to the catcher of the tests' own, which remembers all runs. */
     async function run<T>(work: (file: StackFile) => Promise<T>, ...args: string[]): Promise<T> {
       const stack = spawnStack({ dataDir: env.DATA_DIR, args });
@@ -233,11 +236,11 @@ describe("After a restore of an older backup", () => {
           await setTomorrow(later);
           const underWay = await makeSender({ ...options, recipients: 600, credits: 600 });
           await setFaults([{ stage: "data", match: underWay.audience, delayMs: 30 }]);
-          await makeSequence(underWay);
+          const sequenceId = await makeSequence(underWay);
           const ids: string[] = [];
           for (const sender of [later, underWay]) ids.push((await startSend(sender)).data.id);
           await eventually(async () => (await mailed(underWay)).length > 5, { what: "some mails" });
-          return [later, underWay].map((sender, i) => ({ sender, sendId: ids[i] ?? "" }));
+          return [later, underWay].map((sender, i) => ({ sender, sendId: ids[i] ?? "", sequenceId }));
         }),
       );
       const [later] = sends;
@@ -261,8 +264,8 @@ describe("After a restore of an older backup", () => {
 
       const whole = restore.replace(/ --exclude.*/, "");
       for (const lines of [
-        [remove, restore],
-        [remove, "rm -rf .data", whole],
+        [check, remove, restore],
+        [check, remove, "rm -rf .data", whole],
       ]) {
         await shell(...lines);
         const held = async (file: StackFile) => {
@@ -270,6 +273,9 @@ describe("After a restore of an older backup", () => {
           try {
             const workflows = sendWorkflowsOf(() => new Client({ connection }));
             for (const { sender, sendId } of sends) await untilHeld(workflows, clientOf(file, sender), sendId);
+            const sequence = workflows.client.workflow.getHandle(sequenceWorkflowId(sends[0]?.sequenceId ?? ""));
+            const isListed = async () => (await sequence.describe()).searchAttributes["NeedsOperator"]?.[0] === true;
+            await eventually(isListed, { what: "the sequence's call for an operator" });
           } finally {
             await connection.close();
           }

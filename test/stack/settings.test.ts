@@ -213,6 +213,12 @@ describe("A stack that cannot start", () => {
     assert.doesNotMatch(output(), /^ +at /m);
   });
 
+  it("refuses to hold the sends of a folder without a database", async () => {
+    const { exited, output } = spawnStack({ args: ["--hold-sends"] });
+    assert.equal(await exited, 1);
+    assert.match(output(), /holds no database whose sends could be held\. Restore one/);
+  });
+
   it("names HOST, DATA_DIR and each port that cannot be had", async () => {
     assert.match(await refusal({ HOST: "no-such-host.invalid" }), /^HOST: cannot listen/);
     assert.match(await refusal({ DATA_DIR: "/dev/null/data" }), /^DATA_DIR: cannot make/);
