@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import type { Words } from "../../domain/languages/en.ts";
 import { escapeHtml } from "../../domain/mail/template.ts";
 import type { Look } from "../../domain/teams/brand.ts";
-import { contrast, FONT_FAMILIES, textOn } from "../../lib/mail-style.ts";
+import { contrast, FONT_FAMILIES, readableOn, textOn } from "../../lib/mail-style.ts";
 
 /** The page's background in light and dark, and an edge that is seen on both, and on black and on white. */
 const [BACKGROUND, DARK_BACKGROUND, EDGE] = ["#ffffff", "#22252b", "#767676"];
@@ -27,6 +27,7 @@ const styleOf = (accent: string, font: Look["font"], ground: string): string => 
   a { color: inherit; }
   ul { padding: 0; list-style: none; }
   li { margin: .75rem 0; }
+  li a { color: ${readableOn(BACKGROUND, accent)}; }
   h1 { margin-top: 0; font-size: 1.3rem; }
   form { display: flex; flex-direction: column; align-items: flex-start; gap: .75rem; }
   footer { margin-top: 2rem; }
@@ -45,15 +46,20 @@ const styleOf = (accent: string, font: Look["font"], ground: string): string => 
     body { color: #e8eaed; background: #16181d; }
     header { color: #e8eaed; }
     main { background: ${DARK_BACKGROUND}; }
+    li a { color: ${readableOn(DARK_BACKGROUND, accent)}; }
     .main { border-color: ${edgeOn(DARK_BACKGROUND, accent)}; }
   }
 `;
 
 const edgeOn = (background: string, accent: string): string => (contrast(accent, background) >= 3 ? accent : EDGE);
 
-/** The origin of a logo, as a policy may name it; undefined for a URL that it may not load. */
+/**
+ * The origin of a logo, as a policy may name it; undefined for a URL that it may not load. An image of the service's own
+ * store has the origin of the page, which on a private network may be one of `http:`.
+ */
 function originOf(logoUrl: string | null): string | undefined {
-  const { origin } = URL.parse(logoUrl ?? "") ?? {};
+  const { origin, protocol, pathname } = URL.parse(logoUrl ?? "") ?? {};
+  if (protocol === "http:" && pathname?.startsWith("/i/")) return "'self'";
   return origin && /^https:\/\/[a-z\d.-]+(?::\d+)?$/.test(origin) ? origin : undefined;
 }
 

@@ -58,7 +58,7 @@ function headOf(
   ];
   const meta = (name: string, text: string) => text && `<meta property="og:${name}" content="${escapeHtml(text)}">\n`;
   const heading = `<h1 style="margin:0;font-size:18px">${escapeHtml(subject)}</h1>`;
-  return `${meta("title", subject)}${meta("description", text)}<div style="${escapeHtml(style)}">${heading}${parts.join(" · ")}</div>\n`;
+  return `${meta("site_name", teamName)}${meta("title", subject)}${meta("description", text)}<div style="${escapeHtml(style)}">${heading}${parts.join(" · ")}</div>\n`;
 }
 
 /** Characters that no document of XML may hold. */

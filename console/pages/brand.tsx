@@ -14,7 +14,7 @@ const FIELDS: readonly [name: string, label: string, more?: Partial<FieldProps>]
   ["accent_color", "Accent colour", { type: "color", hint: "Used for buttons and links." }],
   ["background_color", "Background colour", { type: "color", hint: "Shown around the text of an email." }],
   ["font", "Font", { choices: FONTS }],
-  ["sender_name", "From name", { maxLength: 200, hint: "New drafts start with it." }],
+  ["sender_name", "From name", { maxLength: 200, hint: "Shown on pages; new drafts start with it." }],
   ["sender_email", "From address", { type: "email", maxLength: 320, hint: "New newsletters start with it." }],
   ["mail_footer", "Footer", { rows: 3, maxLength: 1_000, hint: "Shown at the end of every email." }],
   [

@@ -5,7 +5,7 @@ import { countForm } from "../forms/forms.ts";
 import type { ConfirmationMailRef, ConfirmationToken } from "../mail/links.ts";
 import type { Vault } from "../secrets/crypto.ts";
 import { enrolConfirmed } from "../sequences/enrolments.ts";
-import { type LinkTeam, LOOK } from "../teams/brand.ts";
+import { type LinkTeam, LOOK, SENDER } from "../teams/brand.ts";
 import { emit } from "../webhooks/emit.ts";
 import { isOfForm, signUpMark } from "./confirmation-mails.ts";
 import { CONFIRMED } from "./initial-status.ts";
@@ -67,7 +67,7 @@ async function findSubscription(
   >`
     select s.team_id as "teamId", s.environment, p.email, ${signUpMark} as "signUp",
       s.status = 'CONFIRMED' and coalesce(s.confirmed_at >= s.signed_up_again_at, true) as "isConfirmed",
-      l.name as "listName", t.name as "teamName", exists (select from suppressions x
+      l.name as "listName", ${SENDER} as "teamName", exists (select from suppressions x
         where x.team_id = s.team_id and x.environment = s.environment and x.email = p.email) as "isSuppressed",
       f.form_id as "formId", f.consent, f.tracking as words, case when f.tracking is not null then s.form_tracking end as tracking
     from subscriptions s

@@ -8,7 +8,7 @@ import { newId } from "../ids.ts";
 import type { MailRef } from "../mail/links.ts";
 import type { Vault } from "../secrets/crypto.ts";
 import type { ResourceType } from "../sends/resource.ts";
-import { type LinkTeam, LOOK, type Look } from "../teams/brand.ts";
+import { type LinkTeam, LOOK, type Look, SENDER } from "../teams/brand.ts";
 import { emit } from "../webhooks/emit.ts";
 import { unsubscribeRecord } from "../webhooks/records.ts";
 import { besideBin, insertOptOuts, keepOptOuts, restoreOptOuts } from "./opt-outs.ts";
@@ -35,7 +35,7 @@ export const mailedPerson = (mail: MailedRow) => sql`
 /** The ledger knows its address even when the subscriber is gone or has another one. */
 export async function readMail(em: EntityManager, { sendId, seq }: MailRef): Promise<MailedRow | undefined> {
   const { rows } = await sql<MailedRow>`
-    select s.id as "sendId", r.seq, s.team_id as "teamId", s.environment, t.name as "teamName", t.language, s.resource_id as "resourceId",
+    select s.id as "sendId", r.seq, s.team_id as "teamId", s.environment, ${SENDER} as "teamName", t.language, s.resource_id as "resourceId",
       s.resource_type as "resourceType", r.member_id as "memberId", r.email, r.email_spelling as "emailSpelling",
       r.list_id as "listId", r.tracked
     from send_recipients r join sends s on s.id = r.send_id join teams t on t.id = s.team_id

@@ -10,13 +10,21 @@ export type BrandFields = Pick<
 >;
 
 /** A team's look and words. */
-export type Brand = Omit<BrandFields, "senderName" | "senderEmail" | "font"> & { teamName: string; font: Font };
+export type Brand = Omit<BrandFields, "senderName" | "senderEmail" | "font"> & {
+  /** Under which it writes: see `SENDER`. */
+  teamName: string;
+  font: Font;
+};
+
+/** SQL: the name under which a team `t` writes to its recipients: the one of the brand, or else its own. */
+export const SENDER = sql<string>`coalesce(nullif(btrim(t.sender_name), ''), t.name)`;
 
 export const brandOf = (em: EntityManager, teamId: string): Promise<Brand> =>
   kysely(em)
-    .selectFrom("teams")
+    .selectFrom("teams as t")
     .where("id", "=", teamId)
-    .select(["name as teamName", "language", "font", "logo_url as logoUrl", "accent_color as accentColor"])
+    .select(SENDER.as("teamName"))
+    .select(["language", "font", "logo_url as logoUrl", "accent_color as accentColor"])
     .select(["background_color as backgroundColor", "mail_footer as mailFooter", "postal_address as postalAddress"])
     .executeTakeFirstOrThrow();
 
@@ -27,7 +35,7 @@ export type Look = Pick<Brand, "teamName" | "language" | "logoUrl" | "accentColo
 export type LinkTeam = Look & { teamId: string };
 
 /** SQL: of a team `t`. */
-export const LOOK = sql`t.name as "teamName", t.language, t.logo_url as "logoUrl", t.accent_color as "accentColor",
+export const LOOK = sql`${SENDER} as "teamName", t.language, t.logo_url as "logoUrl", t.accent_color as "accentColor",
   t.background_color as "backgroundColor", t.font`;
 
 /** SQL: what stands below each mail of a team `t`. */

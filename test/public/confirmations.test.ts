@@ -108,7 +108,7 @@ describe("Confirmation mails of double opt-in", () => {
     const of = await makeTenant();
     await kysely(orm.em.fork())
       .updateTable("teams")
-      .set({ name: `Käse & "Wein" <evil.example>`, language: "de", font: "serif" })
+      .set({ sender_name: `Käse & "Wein" <evil.example>`, language: "de", font: "serif" })
       .set({ postal_address: "Weg 12, 10115 Berlin\nwww.evil.example\n+49 30 1234567" })
       .set({ logo_url: "https://logo.example/a.png?a=1&b=2", accent_color: "#ffee00", background_color: "#123456" })
       .where("id", "=", of.teamId)

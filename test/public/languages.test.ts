@@ -47,7 +47,7 @@ describe("What the service says to recipients", () => {
     const client = api(team.keys.live);
     await team.em
       .fork()
-      .execute("update teams set name = ?, language = ?, logo_url = ?, accent_color = '#ffee00' where id = ?", [
+      .execute("update teams set sender_name = ?, language = ?, logo_url = ?, accent_color = '#ffee00' where id = ?", [
         HOSTILE,
         language,
         `https://logo.example/a"onload="alert(1)`,
@@ -100,6 +100,14 @@ describe("What the service says to recipients", () => {
   it("writes the first day of a month in French as an ordinal", () => {
     const days = ["2026-03-01T12:00:00Z", "2026-03-11T12:00:00Z"].map((at) => dateOf(wordsOf("fr"), at));
     assert.deepEqual(days, ["1er mars 2026", "11 mars 2026"]);
+  });
+
+  it("shows an image of the service's own store as the logo, also where that is of http:", () => {
+    const logoUrl = "http://127.0.0.1:3000/i/a.b.c.png";
+    const look = { teamName: "Team", language: "en", accentColor: "#000000", backgroundColor: "#ffffff" } as const;
+    const { html, headers } = renderPage({ title: "Title", paragraphs: [] }, { ...look, font: "sans", logoUrl });
+    assert.ok(html.includes(`<header><img src="${logoUrl}" alt="Team"></header>`), html);
+    assert.match(headers["Content-Security-Policy"] ?? "", /; img-src data: 'self'; form/);
   });
 
   it("keeps a hostile look inside its page", () => {

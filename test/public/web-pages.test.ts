@@ -137,6 +137,10 @@ describe("Newsletters on the web", () => {
       ],
     );
     assert.ok(text.includes(`<strong>${team.team.name}</strong>`), text);
+    await execute("update teams set sender_name = 'Kestrel' where id = ?", team.team.id);
+    const named = (await get(url)).text;
+    assert.ok(named.includes("<strong>Kestrel</strong>"), named);
+    assert.ok(named.includes('<meta property="og:site_name" content="Kestrel">'), named);
 
     const page = await get(archive);
     const hrefs = [...page.text.matchAll(/<a(?: class="main")? href="([^"]*)">([^<]*)/g)].map(([, href, text]) => [
