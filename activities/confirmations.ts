@@ -10,13 +10,11 @@ import {
 import { plainAddress, plainName } from "../domain/audience/plain-name.ts";
 import { wordsOf } from "../domain/languages/words.ts";
 import { compileBlocks } from "../domain/mail/blocks/compile.ts";
+import { logoBlocks } from "../domain/mail/blocks/logo.ts";
 import type { Block } from "../domain/mail/blocks/schema.ts";
 import { confirmUrl } from "../domain/mail/links.ts";
 import type { ActivityDeps } from "./deps.ts";
 import { type HandOverFailure, sendDue } from "./system-mail.ts";
-
-/** In pixels: of a square logo the height, too. */
-const LOGO_WIDTH = 120;
 
 type Deps = Pick<ActivityDeps, "env" | "orm" | "vault" | "log" | "stopping">;
 
@@ -68,10 +66,8 @@ function compose(due: DueConfirmation, url: string) {
   const foot = plainAddress(due.postalAddress);
   const wordsFor = (text: string) => ({ content: [{ type: "text" as const, text }] });
   const paragraph = (text: string): Block => ({ type: "paragraph", ...wordsFor(text) });
-  const { logoUrl: src } = due;
-  const logo: Block = { type: "image", attrs: { src: src ?? "", alt: fromName, width: LOGO_WIDTH, align: "left" } };
   const content: Block[] = [
-    ...(src ? [logo] : fromName ? [paragraph(fromName)] : []),
+    ...(due.logoUrl ? logoBlocks({ ...due, teamName: fromName }) : fromName ? [paragraph(fromName)] : []),
     { type: "heading", attrs: { level: 2 }, ...wordsFor(title) },
     paragraph(asked),
     { type: "button", attrs: { label: button, href: url, align: "left" } },

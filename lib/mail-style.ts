@@ -5,6 +5,8 @@
 
 /** Pixels between the sides of a mail's text: no picture is wider. */
 export const CONTENT_WIDTH = 552;
+/** Of a logo, in pixels: of a square one the height, too. */
+export const LOGO_WIDTH = 120;
 
 /** Fonts that mail programs have. */
 export const FONT_FAMILIES = {

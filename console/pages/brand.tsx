@@ -1,5 +1,5 @@
 import { Fragment, useState } from "react";
-import { FONT_FAMILIES, readableOn, textOn } from "../../lib/mail-style.ts";
+import { FONT_FAMILIES, LOGO_WIDTH, readableOn, textOn } from "../../lib/mail-style.ts";
 import { Field, type FieldProps, Form, type Values } from "../parts/form.tsx";
 import { PickImage } from "../parts/images.tsx";
 import { PageHead } from "../parts/page.tsx";
@@ -10,7 +10,11 @@ const FONTS = { sans: "Sans serif", serif: "Serif", mono: "Monospace" };
 
 const FIELDS: readonly [name: string, label: string, more?: Partial<FieldProps>][] = [
   ["language", "Language", { choices: LANGUAGES, hint: "Text that Mailkeel adds is in this language." }],
-  ["logo_url", "Logo", { type: "url", maxLength: 2_000, hint: "Shown on pages and in confirmation emails." }],
+  [
+    "logo_url",
+    "Logo",
+    { type: "url", maxLength: 2_000, hint: "Shown on pages and in confirmation emails; new drafts begin with it." },
+  ],
   ["accent_color", "Accent colour", { type: "color", hint: "Used for buttons and links." }],
   ["background_color", "Background colour", { type: "color", hint: "Shown around the text of an email." }],
   ["font", "Font", { choices: FONTS }],
@@ -64,7 +68,6 @@ export function Page() {
               {name === "logo_url" && (
                 <div className="actions">
                   {!disabled && <PickImage label="Choose a logo" onPick={({ url }) => edit("logo_url")(url)} />}
-                  {values["logo_url"] && <img className="logo" src={values["logo_url"]} alt="Logo" />}
                 </div>
               )}
             </Fragment>
@@ -90,6 +93,8 @@ function Sample({ values }: { values: Values }) {
       style={{ backgroundColor, fontFamily: FONT_FAMILIES[font as keyof typeof FONT_FAMILIES] }}
     >
       <div>
+        {values["sender_name"] && <small>From: {values["sender_name"]}</small>}
+        {values["logo_url"] && <img className="logo" src={values["logo_url"]} width={LOGO_WIDTH} alt="Logo" />}
         <h3>A heading</h3>
         <p>
           The text of an email with <u style={{ color: readableOn(PAPER, accent) }}>a link</u>.

@@ -31,7 +31,11 @@ export function Look({ id, name, version = "" }: { id: string; name: string; ver
 }
 
 /** The beginnings without a template. */
-const BLANK = { id: "blank", name: "Empty", description: "An email of blocks, without any text." };
+const BLANK = {
+  id: "blank",
+  name: "Empty",
+  description: "An email of blocks, without any text. It begins with your logo, if there is one.",
+};
 const HTML = { id: "html", name: "HTML", description: "For an email made elsewhere: you write its HTML." };
 /** The fields of a draft by such a beginning; one whose body is HTML opens with the editor of HTML. */
 const BEGINNINGS: Readonly<Record<string, { body?: string }>> = {
@@ -45,8 +49,8 @@ export function useMakeDraft(type: Kind) {
   const navigate = useNavigate();
   const { drafts } = useCalls(type, "").calls;
   return async ({ name = "", template = BLANK.id, segment_id = "" }: Values, context: CallContext) => {
-    const beginning = BEGINNINGS[template];
     const { data: brand } = await client.app.team.brand.query({});
+    const beginning = template === BLANK.id && brand.logo_url ? undefined : BEGINNINGS[template];
     const usual = usualSender(brand, (await client.app.accounts.list.query({})).data);
     const sender = type === "newsletter" ? usual : { from_name: usual.from_name };
     const make = () =>

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
+import { blockDocument } from "../../domain/mail/blocks/schema.ts";
 import { OWN_TEMPLATES } from "../../domain/mail/templates/own.ts";
 import { MAX_TEMPLATES } from "../../domain/sends/drafts/templates.ts";
 import { button, document, paragraph, tag } from "../support/blocks.ts";
@@ -129,6 +130,20 @@ describe("Templates", () => {
     assert.doesNotMatch((await contentOf("newsletter", made.id)).body ?? "", /Your image/);
     const unknown = ada.app.templates.makeDraft.mutate({ body: { ...draft, template_id: "other" } });
     assert.equal(await refusalCodeOf(unknown), "not_found");
+
+    const src = "https://logo.example/a.png";
+    await sql`update teams set logo_url = ${src}, sender_name = 'Kestrel' where id = ${sender.team.id}`.execute(db());
+    const logo = { type: "image", attrs: { src, alt: "Kestrel", width: 120, align: "left" } };
+    for (const [template_id, then] of [
+      ["blank", "paragraph"],
+      ["welcome", "heading"],
+    ] as const) {
+      const { id } = (await ada.app.templates.makeDraft.mutate({ body: { ...draft, template_id } })).data;
+      const { blocks, body } = await contentOf("newsletter", id);
+      const [first, second] = blockDocument.parse(blocks).content;
+      assert.deepEqual([first, second?.type], [logo, then]);
+      assert.match(body ?? "", /<img [^>]*alt="Kestrel"/);
+    }
   });
 
   it("are shown to no other team, keep their images, and end with their team", async () => {

@@ -15,3 +15,6 @@ export const OWN_TEMPLATES = new Map(
     return [id, ownTemplate.parse(JSON.parse(readFileSync(file, "utf8")))] as const;
   }),
 );
+
+/** A draft without any text. */
+export const BLANK = { blocks: blockDocument.parse({ type: "doc", content: [{ type: "paragraph" }] }) };

@@ -6,10 +6,11 @@ import { transaction } from "../../../db/transaction.ts";
 import { moveToBin } from "../../bin/bin.ts";
 import { orNotFound } from "../../errors.ts";
 import { newId } from "../../ids.ts";
+import { logoBlocks } from "../../mail/blocks/logo.ts";
 import type { BlockDocument } from "../../mail/blocks/schema.ts";
 import { showInThread } from "../../mail/examination.ts";
 import { SAMPLE } from "../../mail/template.ts";
-import { OWN_TEMPLATES } from "../../mail/templates/own.ts";
+import { BLANK, OWN_TEMPLATES } from "../../mail/templates/own.ts";
 import { brandOf } from "../../teams/brand.ts";
 import { holdPlace } from "../../teams/record-limit.ts";
 import type { SendResource } from "../resource.ts";
@@ -78,13 +79,16 @@ export async function deleteTemplate(em: EntityManager, tenant: Tenant, id: stri
 }
 
 /**
- * The content of a template, compiled as the team's mails are now.
- * @param id one of the team's, or of `OWN_TEMPLATES` @throws {ApiError} `not_found`; as `compileDocument`
+ * The content of a template, compiled as the team's mails are now. The service's begin with the brand's logo.
+ * @param id one of the team's, of `OWN_TEMPLATES`, or "blank" @throws {ApiError} `not_found`; as `compileDocument`
  */
 async function composeTemplate(em: EntityManager, tenant: Tenant, id: string, { isShown = false } = {}) {
-  const found = OWN_TEMPLATES.get(id) ?? orNotFound(await em.findOne(Template, { id }));
-  const { subject = null, preheader = null, body = null } = { body: null, ...found };
-  const blocks = (found.blocks ?? null) as BlockDocument | null;
+  const own = id === "blank" ? BLANK : OWN_TEMPLATES.get(id);
+  const found: Partial<Content> = own ?? orNotFound(await em.findOne(Template, { id }));
+  const { subject = null, preheader = null, body = null } = found;
+  const blocks = own
+    ? { ...own.blocks, content: [...logoBlocks(await brandOf(em, tenant.teamId)), ...own.blocks.content] }
+    : ((found.blocks ?? null) as BlockDocument | null);
   const shown = blocks && isShown ? withPlaceholders(blocks) : blocks;
   return {
     subject,

@@ -1,0 +1,7 @@
+import { LOGO_WIDTH } from "../../../lib/mail-style.ts";
+import type { Brand } from "../../teams/brand.ts";
+import type { Block } from "./schema.ts";
+
+/** The logo with which a mail begins; none where the brand has none. */
+export const logoBlocks = ({ logoUrl: src, teamName: alt }: Pick<Brand, "logoUrl" | "teamName">): Block[] =>
+  src ? [{ type: "image", attrs: { src, alt, width: LOGO_WIDTH, align: "left" } }] : [];
