@@ -301,9 +301,17 @@ describe("Blocks in the brand of a team", () => {
       }),
       { numRuns: 20 },
     );
-    const [, page = "", text = ""] =
-      /\.page\{background-color:(#\w{6}).*?\.footer\{color:(#\w{6})/s.exec(compile(content)) ?? [];
-    assert.ok(contrast(page, text) >= 4.5);
+    for (const [backgroundColor, isOfCard] of [
+      ["#FFFFFF", true],
+      ["#f4f4f2", false],
+    ] as const) {
+      const [, page = "", card = "", text = ""] =
+        /\.page\{background-color:(#\w{6}).*?\.card\{background-color:(#\w{6}).*?\.footer\{color:(#\w{6})/s.exec(
+          compile(content, "", { backgroundColor }),
+        ) ?? [];
+      assert.ok(contrast(page, text) >= 4.5);
+      assert.equal(page === card, isOfCard, "in the dark as in the light");
+    }
   });
 
   it("keep its accent for buttons, with the text that can be read, and for links where that can be read", () => {

@@ -15,6 +15,7 @@ const WIDTH = CONTENT_WIDTH + 2 * PADDING;
 
 const TEXT = "#1f2328";
 const CARD = "#ffffff";
+const DARK_PAGE = "#16181d";
 const DARK_CARD = "#22252b";
 const DARK_AREA = "#32363e";
 const RULE = "#d0d7de";
@@ -40,11 +41,13 @@ function lookOf({ family, accent }: Pick<Look, "family" | "accent">, background?
 /** @param name of the colours that the style sheet gives in the dark */
 const inDark = ({ isFixed }: Look, name: string) => (isFixed ? "" : ` class="${name}"`);
 
+/** A page in the colour of its card has that in the dark, too: the footer below the card stands on the page. */
 const stylesOf = ({
   accentColor,
+  backgroundColor,
 }: MailBrand) => `<style>:root{color-scheme:light dark;supported-color-schemes:light dark}
 @media (max-width:${WIDTH - 1}px){.column,.wide{max-width:100%!important}}</style>
-<style>@media (prefers-color-scheme:dark){.page{background-color:#16181d!important}.card{background-color:${DARK_CARD}!important}.area{background-color:${DARK_AREA}!important}
+<style>@media (prefers-color-scheme:dark){.page{background-color:${backgroundColor.toLowerCase() === CARD ? DARK_CARD : DARK_PAGE}!important}.card{background-color:${DARK_CARD}!important}.area{background-color:${DARK_AREA}!important}
 .text{color:#e8eaed!important}.footer{color:#a4abb8!important}.link{color:${readableOn(DARK_AREA, accentColor)}!important;border-color:${readableOn(DARK_AREA, accentColor)}!important}.rule{border-color:#4b5059!important}}</style>`;
 
 const TABLE = `<table role="presentation" cellpadding="0" cellspacing="0" border="0"`;
