@@ -2,6 +2,7 @@ import { sql } from "kysely";
 import type { MailFooter } from "../../db/entities/team.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { isoInstant } from "../../db/sql.ts";
+import { publicSubject } from "../../lib/subject.ts";
 import { showInThread, titlesInThread } from "../mail/examination.ts";
 import { cutInboxText, inboxText, MAX_READ } from "../mail/inbox-text.ts";
 import type { ShownMessage } from "../mail/message.ts";
@@ -64,7 +65,7 @@ export async function readWebNewsletter(em: EntityManager, id: string): Promise<
 /** As a person without any value gets it; links of one person lead to the page itself. @throws {ApiError} as `readInThread` */
 export function showNewsletter(newsletter: WebNewsletter, url: string): Promise<ShownMessage> {
   const { teamId, subject, body, footer, listName } = newsletter;
-  const content = { subject, html: body, footer, isPublic: true };
+  const content = { subject: publicSubject(subject), html: body, footer, isPublic: true };
   const values = { list_name: listName, unsubscribe_url: url, tracking_url: url, web_url: url };
   return readInThread(teamId, () => showInThread(teamId, "show", content, values));
 }
@@ -108,7 +109,7 @@ export async function readIssues(em: EntityManager, vault: Vault, publicUrl: str
     where n.status = 'SENT' and n.is_public is not false
     order by ${SENT_AT} desc, n.id desc limit ${MOST_SHOWN}`.execute(kysely(em));
   const { teamId, listName } = archive;
-  const subjects = rows.flatMap(({ subject, body }) => [subject, inboxText(body)]);
+  const subjects = rows.flatMap(({ subject, body }) => [publicSubject(subject), inboxText(body)]);
   const titles = await readInThread(teamId, () => titlesInThread(teamId, { subjects, listName }));
   return rows.map(({ id, at }, i): Issue => {
     const [title, text = ""] = titles.slice(2 * i).map((text) => text.trim());

@@ -110,7 +110,7 @@ describe("Newsletters on the web", () => {
   it("has the archive of a list while its switch is on: its own newsletters alone, as a page, a feed and a sitemap", async () => {
     const other = await write("Of another list");
     const withdrawn = await write("Withdrawn");
-    const next = await write("{% if first_name %}x{% endif %}");
+    const next = await write('{{ list_name }}, {{ first_name | default: "there" }}');
     const [listId = ""] = letter.listIds;
     const form = await makeForm(team);
     await execute("update forms set list_id = ? where id = ?", listId, form.id);

@@ -1,4 +1,6 @@
 /** The content of a mail as its editor changes and saves it. */
+
+import { withoutGreeting } from "../../../lib/subject.ts";
 import type { CallContext } from "../../api.ts";
 import type { SaveFrom } from "../save-from.ts";
 import { linesOfText } from "./blocks/text.ts";
@@ -30,9 +32,9 @@ export interface Place {
 /** Of neither kind is a new draft; it begins as blocks. */
 export const isHtml = ({ blocks, body }: Content) => blocks === "" && body !== "";
 
-/** A subject as lists show it: a merge tag as its fallback, or as the name of its field. */
+/** A subject as lists show it: without its greeting, and a merge tag as its fallback, or as the name of its field. */
 export const plainSubject = (subject: string): string =>
-  subject
+  withoutGreeting(subject)
     .replace(/\{%.*?%\}/gs, "")
     .replace(/\{\{-?\s*(?:fields\.)?(\w*)(.*?)\}\}/gs, (_tag, name: string, filters: string) => {
       const [, , fallback] = /\bdefault:\s*(["'])(.*?)\1/s.exec(filters) ?? [];
