@@ -39,13 +39,16 @@ interface Step {
   wait: string;
 }
 
-/** The form as HTML, for any website. It names its texts: a website may show older ones for years. */
+/**
+ * The form as HTML, for any website. It names its texts: a website may show older ones for years.
+ * @param own of the service's page alone: the sentence above the fields, or the second step in their place
+ */
 export const formHtml = (
   action: string,
   { fields, consent, tracking, textId }: Pick<PublicForm, "fields" | "consent" | "tracking" | "textId">,
   { signUp: words }: Words,
-  step?: Step,
-): string => fillForm({ action, fields, consent, tracking, textId, words, step });
+  own: { intro?: string; step?: Step | undefined } = {},
+): string => fillForm({ action, fields, consent, tracking, textId, words, ...own });
 
 /** The texts that a browser or a program has posted, by their names; none for a body or a text that cannot be read. */
 function readTexts(body: unknown, isJson: boolean): (name: string) => string {
@@ -87,7 +90,8 @@ export function addForms(
   /** @param message above the form, or in its place once it is closed */
   function showForm({ params }: FormRequest, res: Response, form: PublicForm, status = 200, message = "", step?: Step) {
     const words = wordsFor(res);
-    const html = formHtml(`/f/${params.form}`, form, words, step);
+    const intro = words.signUp.intro(form.listName, form.teamName);
+    const html = formHtml(`/f/${params.form}`, form, words, { intro, step });
     const page = { title: words.confirm.title(form.listName), paragraphs: message ? [message] : [] };
     show(res, form.isOpen ? { ...page, form: { html, thankYouUrl: form.thankYouUrl } } : page, status);
   }

@@ -166,6 +166,7 @@ function Sample({ fields, lists }: { fields: readonly string[]; lists: Readonly<
     return () => form?.removeEventListener("input", read);
   }, []);
   const asked = ["email" as const, ...FIELDS.flatMap(({ id }) => (fields.includes(id) ? [id] : []))];
+  const list = lists[values["list_id"] ?? ""] ?? "";
   const style = {
     backgroundColor: brand.background_color,
     fontFamily: FONT_FAMILIES[brand.font as keyof typeof FONT_FAMILIES],
@@ -173,7 +174,8 @@ function Sample({ fields, lists }: { fields: readonly string[]; lists: Readonly<
   return (
     <section ref={ref} className="card sample" style={style} aria-label="Preview" inert>
       <div>
-        <h3>{words.title.replace("{list}", lists[values["list_id"] ?? ""] ?? "")}</h3>
+        <h3>{words.title.replace("{list}", list)}</h3>
+        <p>{words.intro.replace("{list}", list)}</p>
         {asked.map((name) => (
           <label key={name}>
             {words[name]}

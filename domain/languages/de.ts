@@ -33,6 +33,7 @@ export const de: Words = {
       "Er gehört zu einer früheren Anmeldung. Wenn Sie diese E-Mails erhalten möchten, melden Sie sich bitte erneut an.",
   },
   signUp: {
+    intro: (list, team) => `Melden Sie sich an, um „${list}“ von ${team} zu erhalten.`,
     email: "E-Mail-Adresse",
     first_name: "Vorname",
     last_name: "Nachname",

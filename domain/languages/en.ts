@@ -41,6 +41,7 @@ export const en = {
   },
   /** A sign-up form and its pages. */
   signUp: {
+    intro: (list: string, team: string) => `Sign up to receive “${list}” from ${team}.`,
     email: "Email address",
     first_name: "First name",
     last_name: "Last name",

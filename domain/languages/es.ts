@@ -32,6 +32,7 @@ export const es: Words = {
     spentReason: "Corresponde a una suscripción anterior. Si desea recibir estos correos, suscríbase de nuevo.",
   },
   signUp: {
+    intro: (list, team) => `Suscríbase para recibir «${list}» de ${team}.`,
     email: "Dirección de correo",
     first_name: "Nombre",
     last_name: "Apellidos",

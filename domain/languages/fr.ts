@@ -36,6 +36,7 @@ export const fr: Words = {
       "Il correspond à une inscription antérieure. Si vous souhaitez recevoir ces e-mails, veuillez vous inscrire à nouveau.",
   },
   signUp: {
+    intro: (list, team) => `Inscrivez-vous pour recevoir «\u00a0${list}\u00a0», envoyé par ${team}.`,
     email: "Adresse e-mail",
     first_name: "Prénom",
     last_name: "Nom",

@@ -64,7 +64,8 @@ describe("A sign-up form of the console", function () {
         await dialog.getByLabel("Websites with the script").fill(`${ownSite}/\n`);
         await dialog.getByRole("checkbox", { name: "First name" }).check();
         const sample = dialog.locator(".sample");
-        const shown = [en.confirm.title("Readers"), en.signUp.first_name, TRACKING, "You get our letter."];
+        const intro = en.signUp.intro("Readers", team.team.name);
+        const shown = [en.confirm.title("Readers"), intro, en.signUp.first_name, TRACKING, "You get our letter."];
         for (const words of shown) await sample.getByText(words, { exact: true }).waitFor();
         assert.deepEqual(await violationsOf(page), []);
         await button("Create form").click();
@@ -74,6 +75,7 @@ describe("A sign-up form of the console", function () {
         const [link = "", html = "", script = ""] = await dialog.locator("code").allTextContents();
 
         await page.goto(link);
+        await page.getByText(intro, { exact: true }).waitFor();
         await assertAccessible(page);
         const width = async (of: Locator) => (await of.boundingBox())?.width ?? 0;
         assert.ok((await width(page.getByLabel(en.signUp.email))) > 0.85 * (await width(page.getByRole("main"))));

@@ -55,9 +55,11 @@ export const formsRouter = router({
   ),
   /** What its page says besides the form's own texts, in the brand's language; "{list}" stands for the list's name. */
   words: consoleQuery({ role: "VIEWER", input: z.strictObject({}) }, async ({ ctx: { em, tenant } }) => {
-    const { signUp, confirm } = wordsOf((await brandOf(em, tenant.teamId)).language);
+    const { language, teamName } = await brandOf(em, tenant.teamId);
+    const { signUp, confirm } = wordsOf(language);
     const { email, first_name, last_name, button } = signUp;
-    return { title: confirm.title("{list}"), email, first_name, last_name, button };
+    const ofList = { title: confirm.title("{list}"), intro: signUp.intro("{list}", teamName) };
+    return { ...ofList, email, first_name, last_name, button };
   }),
   /** The link, the HTML and the script that the owner of a website copies. */
   embed: consoleQuery(
