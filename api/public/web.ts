@@ -30,10 +30,11 @@ interface ShownArchive extends Archive {
   updatedAt: string;
 }
 
-function archivePage(words: Words, { listName, url, issues, form }: ShownArchive): Page {
+function archivePage(words: Words, { listName, teamName, url, issues, form }: ShownArchive): Page {
+  const intro = form === null ? [] : [words.signUp.intro(listName, teamName)];
   return {
     title: listName,
-    paragraphs: issues.length > 0 ? [] : [words.web.empty],
+    paragraphs: issues.length > 0 ? intro : [words.web.empty, ...intro],
     mainLink: form === null ? undefined : { url: `/f/${form}`, text: words.confirm.title(listName) },
     links: issues.map(({ url, title, text, at }) => ({ url, text: title, note: text, date: dateOf(words, at) })),
     feed: { url: `${url}/feed`, text: words.web.feed },

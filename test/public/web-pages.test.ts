@@ -153,6 +153,7 @@ describe("Newsletters on the web", () => {
       [issues[1], "One No. 1 for all &amp; &lt;you&gt;\uffff"],
       [`${archive}/feed`, en.web.feed],
     ]);
+    assert.ok(page.text.includes(`<p>${en.signUp.intro("One", "Kestrel")}</p>`), page.text);
     assert.ok(page.text.includes("</a><br>More of One<br><small>"), page.text);
     assert.ok(page.text.includes("</a><br>Dear reader of One Leave Choose View Shop<br><small>"), page.text);
     for (const shown of [page, await get(url)]) assert.match(shown.text, /<link rel="icon" href="data:/);
