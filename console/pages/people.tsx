@@ -2,7 +2,15 @@ import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 import type { Client, DataOf } from "../api.ts";
 import { AddressList } from "../parts/audience/address-list.tsx";
-import { AddToList, EMAIL_STATUSES, nameOf, PersonButton, PersonLink, useLists } from "../parts/audience/people.tsx";
+import {
+  AddToList,
+  EMAIL_STATUSES,
+  nameOf,
+  PersonButton,
+  PersonLink,
+  SUBSCRIPTION_STATUSES,
+  useLists,
+} from "../parts/audience/people.tsx";
 import { Export } from "../parts/export.tsx";
 import { ChoiceFilter, choiceOf, useFilters } from "../parts/filters.tsx";
 import { choicesOf, PageHead, State, When } from "../parts/page.tsx";
@@ -14,6 +22,10 @@ import { Suppress } from "./suppressions.tsx";
 type Listed = DataOf<Client["app"]["audience"]["people"]["query"]>["people"][number];
 
 const STATUSES = { ...EMAIL_STATUSES, SUPPRESSED: ["suppressed", "warn"] } as const;
+const SHOWN_STATUSES = { ...STATUSES, UNSUBSCRIBED: SUBSCRIPTION_STATUSES.UNSUBSCRIBED };
+/** A good address is not all that counts for a person who has left every list. */
+const shownStatus = ({ status, lists, has_unsubscribed }: Listed) =>
+  status === "ACTIVE" && lists === 0 && has_unsubscribed ? "UNSUBSCRIBED" : status;
 const EMPTY =
   "No people yet. Subscribers are on lists and get newsletters; segments select contacts, who get campaigns. Add a person, or import a file.";
 const namesOf = (records: readonly { id: string; name: string }[]) =>
@@ -106,7 +118,7 @@ export function Page() {
           { name: "Name", cell: nameOf },
           { name: "Subscriber", cell: ({ lists: count }) => count !== null && listsText(count) },
           { name: "Contact", cell: ({ is_contact }) => is_contact && "Yes" },
-          { name: "Address status", cell: ({ status: is }) => <State of={STATUSES} is={is} /> },
+          { name: "Status", cell: (person) => <State of={SHOWN_STATUSES} is={shownStatus(person)} /> },
           { name: "Added", cell: ({ created_at }) => <When at={created_at} isShort /> },
         ]}
         filters={

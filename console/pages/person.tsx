@@ -45,10 +45,12 @@ export function Page() {
   const mayWrite = useRole("EDITOR");
   const name = [subscriber, contact].map((one) => one && nameOf(one)).find(Boolean);
   const of = contact ?? subscriber;
+  const statuses = subscriber?.subscriptions.map(({ status }) => status) ?? [];
+  const hasLeft = statuses.includes("UNSUBSCRIBED") && !statuses.includes("CONFIRMED");
   return (
     <>
       <PageHead title={name ?? email}>
-        <State of={MAIL} is={String(!suppression)} />
+        <State of={MAIL} is={suppression ? "suppressed" : hasLeft ? "UNSUBSCRIBED" : "mailed"} />
         {mayWrite && of && (
           <PersonButton kind={contact ? "contacts" : "subscribers"} person={of} subscriber={contact && subscriber} />
         )}
@@ -87,7 +89,11 @@ export function Page() {
   );
 }
 
-const MAIL = { true: ["can be emailed", "good"], false: ["suppressed", "wrong"] } as const;
+const MAIL = {
+  mailed: ["can be emailed", "good"],
+  suppressed: ["suppressed", "wrong"],
+  UNSUBSCRIBED: SUBSCRIPTION_STATUSES.UNSUBSCRIBED,
+} as const;
 
 const CONSENT_WAYS = {
   api: "through the API",

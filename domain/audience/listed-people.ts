@@ -17,6 +17,8 @@ export interface ListedPerson {
   is_contact: boolean;
   /** Lists that mail them; null for one who is no subscriber. */
   lists: number | null;
+  /** From a list at least; null for one who is no subscriber. */
+  has_unsubscribed: boolean | null;
   status: PersonStatus;
   /** As the first of the two. */
   created_at: string;
@@ -105,11 +107,13 @@ export async function listPeople(
         'email', coalesce(s.email_spelling, c.email_spelling, a.email),
         'first_name', case when s.named then s.first_name else c.first_name end,
         'last_name', case when s.named then s.last_name else c.last_name end,
-        'subscriber_id', s.id, 'is_contact', c.id is not null, 'lists', case when s.id is not null then (
-          select count(*) from subscriptions b where ${ofTenant(tenant, "b")} and b.subscriber_id = s.id and b.status = 'CONFIRMED') end,
+        'subscriber_id', s.id, 'is_contact', c.id is not null, 'lists', b.lists, 'has_unsubscribed', b.has_left,
         'status', ${statusIs}, 'created_at', ${isoInstant(sql`least(s.created_at, c.created_at)`)}) order by a.email)
       from shown a
       left join lateral (select s.*, coalesce(s.first_name, s.last_name) is not null as named from ${subscriber}) s on true
+      left join lateral (
+        select count(*) filter (where b.status = 'CONFIRMED') as lists, coalesce(bool_or(b.status = 'UNSUBSCRIBED'), false) as has_left
+        from subscriptions b where ${ofTenant(tenant, "b")} and b.subscriber_id = s.id) b on s.id is not null
       left join contacts c on ${ofTenant(tenant, "c")} and c.email = a.email
       where s.id is not null or c.id is not null), '[]') as people,
       case

@@ -203,12 +203,12 @@ describe("The audience in the console", () => {
     const shown = (email: string) => {
       const one = found.find((person) => person.email === email) ?? assert.fail(email);
       assert.equal(one.subscriber_id === null, one.lists === null);
-      return [one.is_contact, one.lists, one.status];
+      return [one.is_contact, one.lists, one.has_unsubscribed, one.status];
     };
-    assert.deepEqual(shown(address(0)), [true, 1, "ACTIVE"]);
-    assert.deepEqual(shown(address(1)), [false, 1, "SUPPRESSED"]);
-    assert.deepEqual(shown(address(2)), [false, 0, "ACTIVE"]);
-    assert.deepEqual(shown(`only@${audience}`), [true, null, "ACTIVE"]);
+    assert.deepEqual(shown(address(0)), [true, 1, false, "ACTIVE"]);
+    assert.deepEqual(shown(address(1)), [false, 1, false, "SUPPRESSED"]);
+    assert.deepEqual(shown(address(2)), [false, 0, true, "ACTIVE"]);
+    assert.deepEqual(shown(`only@${audience}`), [true, null, null, "ACTIVE"]);
 
     assert.equal((await all({ list_id: listId })).length, 59);
     const conditions = { field: "first_name", op: "exists", value: true };
