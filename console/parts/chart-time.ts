@@ -11,10 +11,15 @@ export const FORMATS = {
 };
 const [CLOCK, OWN_DATE] = [new Intl.DateTimeFormat("en", TIME), new Intl.DateTimeFormat("en", DATE)];
 
-/** The begin and end of an axis, in seconds: the time of the values, and no more than that where it is long enough. */
-export function rangeOf(seconds: readonly number[], unit: keyof typeof UNIT_S): [from: number, to: number] {
-  const [from = 0] = seconds;
-  return [from, Math.max(seconds.at(-1) ?? from, from + LEAST_S[unit])];
+/** The begin and end of an axis, in seconds: the time of the values where it is long enough, and nothing after `now`. */
+export function rangeOf(
+  seconds: readonly number[],
+  unit: keyof typeof UNIT_S,
+  now: number,
+): [from: number, to: number] {
+  const [from = 0, last = from] = [seconds[0], seconds.at(-1)];
+  const to = Math.max(last, Math.min(from + LEAST_S[unit], now));
+  return [Math.min(from, to - LEAST_S[unit]), to];
 }
 
 /** "04:00", and at midnight the day that begins. */

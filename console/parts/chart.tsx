@@ -141,6 +141,7 @@ function optionsOf(
           rangeOf(
             times.map((time) => Date.parse(time) / 1_000),
             unit,
+            Date.now() / 1_000,
           ),
       },
       y: { range: (_plot, _min, max) => [0, Math.max(max * 1.05, 4)] },

@@ -9,7 +9,8 @@ export function useFilters(): [Filters, (patch: Filters, options?: { ignoreBlock
   const navigate = useNavigate();
   return [
     search,
-    (patch, options) => void navigate({ to: ".", search: { ...search, ...patch }, replace: true, ...options }),
+    (patch, options) =>
+      void navigate({ to: ".", search: { ...search, ...patch }, replace: true, resetScroll: false, ...options }),
   ];
 }
 

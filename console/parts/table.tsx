@@ -122,6 +122,8 @@ export interface ListProps<Row> extends Omit<TableProps<Row>, "rows"> {
   /** Of the query: it names the procedure and everything that its input holds. */
   queryKey: readonly unknown[];
   read: (cursor: string | undefined) => Promise<ListAnswer<Row>>;
+  /** Rows that stand before "More" is pressed for the first time; all of the first page unless given. */
+  first?: number;
   /** @param shown the rows so far @param meta of the first page @returns how many there are */
   countText?: (shown: number, meta: ListAnswer<Row>["meta"]) => string | undefined;
 }
@@ -138,7 +140,8 @@ export const skipEmpty =
   };
 
 /** A list that is read page by page. */
-export function List<Row>({ queryKey, read, countText, ...table }: ListProps<Row>) {
+export function List<Row>({ queryKey, read, first = Infinity, countText, ...table }: ListProps<Row>) {
+  const [isOpened, setOpened] = useState(false);
   const query = useInfiniteQuery({
     queryKey,
     queryFn: ({ pageParam }) => read(pageParam),
@@ -148,13 +151,18 @@ export function List<Row>({ queryKey, read, countText, ...table }: ListProps<Row
   if (query.isPending) return <Loading like="table" />;
   if (query.error) return <Failed error={query.error} reset={query.refetch} />;
   const rows = query.data.pages.flatMap(({ data }) => data as readonly Row[]);
+  const isShort = !isOpened && rows.length > first;
   const text = rows.length > 0 && countText?.(rows.length, query.data.pages[0]?.meta ?? {});
   return (
     <>
       {text && <p className="muted">{text}</p>}
-      {(rows.length > 0 || !query.hasNextPage) && <Table rows={rows} {...table} />}
-      {query.hasNextPage && (
-        <button type="button" disabled={query.isFetchingNextPage} onClick={() => query.fetchNextPage()}>
+      {(rows.length > 0 || !query.hasNextPage) && <Table rows={isShort ? rows.slice(0, first) : rows} {...table} />}
+      {(isShort || query.hasNextPage) && (
+        <button
+          type="button"
+          disabled={query.isFetchingNextPage}
+          onClick={() => (isShort ? setOpened(true) : query.fetchNextPage())}
+        >
           More
         </button>
       )}

@@ -6,10 +6,16 @@ const hours = (count: number) => Array.from({ length: count }, (_, hour) => STAR
 
 describe("The axis of a chart", () => {
   it("begins with the first value and ends with the last, or six hours later where that is too near", () => {
-    assert.deepEqual(rangeOf(hours(1), "hour"), [START, START + 6 * 3_600]);
-    assert.deepEqual(rangeOf(hours(20), "hour"), [START, START + 19 * 3_600]);
-    assert.deepEqual(rangeOf(hours(48), "hour"), [START, START + 47 * 3_600]);
-    assert.deepEqual(rangeOf([START], "day"), [START, START + 2 * 86_400]);
+    const now = START + 9 * 86_400;
+    assert.deepEqual(rangeOf(hours(1), "hour", now), [START, START + 6 * 3_600]);
+    assert.deepEqual(rangeOf(hours(20), "hour", now), [START, START + 19 * 3_600]);
+    assert.deepEqual(rangeOf(hours(48), "hour", now), [START, START + 47 * 3_600]);
+    assert.deepEqual(rangeOf([START], "day", now), [START, START + 2 * 86_400]);
+  });
+
+  it("shows six hours until now, where the first value is not as long ago", () => {
+    const now = START + 2.5 * 3_600;
+    assert.deepEqual(rangeOf(hours(2), "hour", now), [now - 6 * 3_600, now]);
   });
 
   it("has clock times over hours, and a date at midnight", () => {

@@ -474,6 +474,8 @@ describe("The console in a browser", function () {
       await page.getByRole("link", { name: "1@example.com" }).waitFor({ state: "detached" });
       await page.getByRole("link", { name: "2@example.com" }).waitFor();
       assert.match(page.url(), /activity=clicked&link=lnk_/);
+      const place = await page.getByRole("region", { name: "Recipients", exact: true }).boundingBox();
+      assert.ok(place && place.y >= 0 && place.y < 800, `the people are in view, at ${place?.y}`);
       const saved = page.waitForEvent("download");
       await page.getByRole("button", { name: "Export as CSV" }).click();
       assert.equal((await saved).suggestedFilename(), "clicked.csv");

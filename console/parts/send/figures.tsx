@@ -17,6 +17,8 @@ interface RatesProps {
   beside: readonly [name: string, rates: Overview["rates"]] | false;
 }
 
+const FEWER_IS_BETTER = ["bounced", "complained", "unsubscribed"];
+
 /** The responses to mails, as counts and rates. */
 export function Rates({ totals, rates, beside }: RatesProps) {
   const rows: [name: string, count: number, figure: keyof typeof rates][] = [
@@ -40,7 +42,12 @@ export function Rates({ totals, rates, beside }: RatesProps) {
         ) : (
           <>
             {count.toLocaleString()} <span className="muted">{shortPercent(rates[figure])}</span>
-            <meter value={rates[figure] ?? 0} aria-label={`${name}: ${percent(rates[figure] ?? 0, 2)}`} />
+            {/* Green is for those of which more is better. */}
+            <meter
+              value={rates[figure] ?? 0}
+              {...(FEWER_IS_BETTER.includes(figure) && { low: 0, optimum: 0 })}
+              aria-label={`${name}: ${percent(rates[figure] ?? 0, 2)}`}
+            />
             {beside && (
               <small className="muted">
                 {beside[0]}: {shortPercent(beside[1][figure])}

@@ -209,6 +209,7 @@ function Recipients({ kind, id }: { kind: Kind; id: string }) {
         caption="Recipients"
         queryKey={[base, "recipients", id, status, activity, link]}
         read={read}
+        first={10}
         columns={[
           { name: "Address", cell: ({ email }) => <PersonLink email={email} /> },
           { name: "Name", cell: nameOf },
