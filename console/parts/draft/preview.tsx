@@ -4,7 +4,10 @@ import { ChoiceFilter, SearchFilter, useFilters } from "../filters.tsx";
 import { Facts, Loading, Notice, Problem } from "../page.tsx";
 import type { Mail } from "./drafts.ts";
 
-const VIEWS = { phone: "Phone (360 px)", text: "Text part" };
+const [WIDE, PHONE, TEXT] = ["Wide (600 px)", "Phone (360 px)", "Text part"];
+const IS_PHONE = window.matchMedia("(max-width: 48rem)").matches;
+/** The view at first has the width that the reader's own screen has room for. */
+const [FIRST_VIEW, VIEWS] = IS_PHONE ? [PHONE, { wide: WIDE, text: TEXT }] : [WIDE, { phone: PHONE, text: TEXT }];
 /** Of whom the mail is shown, beside the people who are found. */
 const EXAMPLES = { sample: "An example with a name", nameless: "An example without a name" };
 const LOOKS = { dark: "Dark", bare: "Without images" };
@@ -42,7 +45,7 @@ interface PreviewProps {
 /** The saved mail as one person would get it. Its HTML is a page of its own, which may run nothing. */
 export function Preview({ mail, version }: PreviewProps) {
   const { client, base, team, environment } = useWorkspace();
-  const [{ person, find, view, look }, set] = useFilters();
+  const [{ person, find, view = IS_PHONE ? "phone" : "wide", look }, set] = useFilters();
   const query = useQuery({
     queryKey: [base, "preview", mail, version, person],
     queryFn: async () => (await client.app.content.preview.query({ query: { ...mail, person } })).data,
@@ -86,7 +89,7 @@ export function Preview({ mail, version }: PreviewProps) {
           }}
         />
         <SearchFilter name="find" label="Other people: address or name" submit="Find" />
-        <ChoiceFilter name="view" label="View" any="Wide (600 px)" choices={VIEWS} />
+        <ChoiceFilter name="view" label="View" any={FIRST_VIEW} choices={VIEWS} />
         <ChoiceFilter name="look" label="Look" any="Light" choices={LOOKS} />
       </div>
       <Notice>{find && found.data?.length === 0 && "No matches."}</Notice>

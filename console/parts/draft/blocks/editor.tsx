@@ -246,7 +246,12 @@ export function BlocksEditor({ value, onChange, tags, readOnly, shownPath }: Bod
   const block = editor && (selectedLeaf(editor) ?? imageAbove(editor) ?? columnsAround(editor));
   const values = dock();
   const index = editor?.state.selection.$from.index(0) ?? 0;
-  useEffect(() => follow(index), [index]);
+  // The preview begins at the top of the mail, also where its text begins below an image.
+  const hasBegun = useRef(false);
+  useEffect(() => {
+    hasBegun.current ||= editor?.isFocused ?? false;
+    follow(hasBegun.current ? index : 0);
+  }, [editor, index]);
   return (
     <div ref={around} className="blocks">
       {editor && !readOnly && (
