@@ -46,6 +46,7 @@ export function Sequences() {
               const body = { name, [kind]: id, from_email, from_name: from_name || null };
               const { data } = await sequences.create.mutate({ body }, { context });
               await navigate({ to: `${base}/sequences/${data.id}` });
+              return "";
             }}
           >
             <Choices />

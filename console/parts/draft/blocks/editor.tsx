@@ -67,6 +67,7 @@ export function BlocksEditor({ value, onChange, tags, readOnly, shownPath }: Bod
   const [isDismissed, setDismissed] = useState(false);
   const [chosen, setChosen] = useState(0);
   const [hovered, setHovered] = useState<Block>();
+  const [isClosed, setClosed] = useState(false);
   const [isLinking, setLinking] = useState(false);
 
   const begun = editor && !readOnly ? menuAt(editor, tags, opened) : undefined;
@@ -123,8 +124,10 @@ export function BlocksEditor({ value, onChange, tags, readOnly, shownPath }: Bod
     else if ((ctrlKey || metaKey) && key.toLowerCase() === "k") setLinking(true);
     else if ((ctrlKey || metaKey) && key.toLowerCase() === "d") duplicateBlock(editor);
     else if ((ctrlKey || metaKey) && shiftKey && /^[elr]$/i.test(key)) alignText(editor, key.toLowerCase());
-    else if (key === "Enter" && selectedLeaf(editor)) focusPanel();
-    else {
+    else if (key === "Enter" && selectedLeaf(editor)) {
+      flushSync(() => setClosed(false));
+      focusPanel();
+    } else {
       if ((ctrlKey || metaKey) && /^[biu]$/i.test(key)) beginText(editor);
       return false;
     }
@@ -141,6 +144,7 @@ export function BlocksEditor({ value, onChange, tags, readOnly, shownPath }: Bod
       setOpened(undefined);
       setChosen(0);
       setHovered(undefined);
+      setClosed(false);
     };
     const covered = {
       ...{ right: 0, left: 0 },
@@ -182,6 +186,7 @@ export function BlocksEditor({ value, onChange, tags, readOnly, shownPath }: Bod
         handleDOMEvents: {
           // Once it is selected.
           click: (_, { target }) => {
+            flushSync(() => setClosed(false));
             if ((target as Element).closest(".ProseMirror-selectednode")) showDock();
             const isPlace = !now.current.readOnly && (target as Element).matches(".no-image");
             if (isPlace) document.querySelector<HTMLElement>(".panel button")?.click();
@@ -243,7 +248,11 @@ export function BlocksEditor({ value, onChange, tags, readOnly, shownPath }: Bod
     if (!begun) setDismissed(false);
   }, [editor, option, begun]);
 
-  const block = editor && (selectedLeaf(editor) ?? imageAbove(editor) ?? columnsAround(editor));
+  const closePanel = () => {
+    setClosed(true);
+    editor?.view.focus();
+  };
+  const block = editor && !isClosed && (selectedLeaf(editor) ?? imageAbove(editor) ?? columnsAround(editor));
   const values = dock();
   const index = editor?.state.selection.$from.index(0) ?? 0;
   // The preview begins at the top of the mail, also where its text begins below an image.
@@ -287,7 +296,10 @@ export function BlocksEditor({ value, onChange, tags, readOnly, shownPath }: Bod
         <div ref={place} />
         {!opened && options}
       </div>
-      {block && !readOnly && values && createPortal(<Panel key={block.from} {...{ editor, block, tags }} />, values)}
+      {block &&
+        !readOnly &&
+        values &&
+        createPortal(<Panel key={block.from} {...{ editor, block, tags }} onClose={closePanel} />, values)}
       <Notice>{upload.isPending && "Uploading…"}</Notice>
       <Problem error={upload.error} />
       {!readOnly && <p className="muted">{WORDS}</p>}

@@ -87,6 +87,9 @@ export function choose(editor: Editor, { typed }: Menu, { run }: Option): void {
 
 export const MENU_ID = "editor-menu";
 
+const scrolledTo = ({ offsetTop, offsetHeight }: HTMLElement, { scrollTop, clientHeight }: HTMLElement) =>
+  Math.min(offsetTop, Math.max(scrollTop, offsetTop + offsetHeight - clientHeight));
+
 interface OptionsProps {
   editor: Editor;
   menu: Menu;
@@ -94,20 +97,30 @@ interface OptionsProps {
   onChoose: (option: Option) => void;
 }
 
-/** The options below the cursor, or below the tools. The editor keeps the focus, and its keys choose. */
+/** Between the options, the line that they belong to and the edge of the window. */
+const SPACE_PX = 4;
+const MOST_PX = 420;
+
+/** The options below the cursor or the tools, or above where there is more room. The editor keeps the focus, and its keys choose. */
 export function Options({ editor, menu: { kind, typed, options }, active, onChoose }: OptionsProps) {
   const ref = useRef<HTMLDivElement>(null);
   useLayoutEffect(() => {
-    const around = ref.current?.offsetParent?.getBoundingClientRect();
-    if (!ref.current || !around) return;
-    // That of a button hangs below the tools.
-    if (typed) {
-      const { bottom, left } = editor.view.coordsAtPos(editor.state.selection.from);
-      ref.current.style.top = `${bottom - around.top + 4}px`;
-      ref.current.style.left = `${Math.max(0, Math.min(left - around.left, around.width - ref.current.offsetWidth))}px`;
-    }
-    ref.current.scrollIntoView({ block: "nearest" });
-    ref.current.querySelector("[aria-selected=true]")?.scrollIntoView({ block: "nearest" });
+    const list = ref.current;
+    const around = list?.offsetParent?.getBoundingClientRect();
+    if (!list || !around) return;
+    // Those of a button belong to the tools.
+    const { top, bottom, left } = typed ? editor.view.coordsAtPos(editor.state.selection.from) : around;
+    const fitting = (room: number) => Math.min(MOST_PX, room - 2 * SPACE_PX);
+    const [above, below] = [fitting(top), fitting(window.innerHeight - bottom)];
+    const isAbove = below < Math.min(list.scrollHeight, above);
+    const [room, near] = isAbove ? [above, around.bottom - top] : [below, bottom - around.top];
+    list.style.maxHeight = `${room}px`;
+    list.style[isAbove ? "bottom" : "top"] = `${near + SPACE_PX}px`;
+    list.style[isAbove ? "top" : "bottom"] = "auto";
+    list.style.left = `${Math.max(0, Math.min(left - around.left, around.width - list.offsetWidth))}px`;
+    const active = list.querySelector<HTMLElement>("[aria-selected=true]");
+    // Not by "scrollIntoView", which may scroll the page, too.
+    if (active) list.scrollTop = scrolledTo(active, list);
   });
   return (
     <div ref={ref} id={MENU_ID} className="tags" role="listbox" aria-label={kind === "tag" ? "Merge tags" : "Blocks"}>

@@ -42,10 +42,11 @@ interface PanelProps {
   editor: Editor;
   block: Block;
   tags: readonly string[];
+  onClose: () => void;
 }
 
 /** The values of the selected block. */
-export function Panel({ editor, block, tags }: PanelProps) {
+export function Panel({ editor, block, tags, onClose }: PanelProps) {
   const name = block.node.type.name;
   const set =
     (key: string, type = "") =>
@@ -91,6 +92,9 @@ export function Panel({ editor, block, tags }: PanelProps) {
         />
       ))}
       {name === "socialLinks" && <SocialInputs editor={editor} block={block} />}
+      <button type="button" className="icon" aria-label="Close the settings" onClick={onClose}>
+        ✕
+      </button>
     </fieldset>
   );
 }
