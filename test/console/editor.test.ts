@@ -492,6 +492,17 @@ describe("The editor of a draft", function () {
       await inArea.click();
       await page.getByRole("group", { name: "Area" }).getByLabel("Background").waitFor();
       assert.deepEqual(await inArea.boundingBox(), before);
+
+      await button(page, "Insert").click();
+      const menu = await page.getByRole("listbox", { name: "Blocks" }).boundingBox();
+      const end = (menu?.y ?? 0) + (menu?.height ?? 0);
+      assert.ok(menu && menu.y >= 0 && end <= 844, `the menu ends at ${end}`);
+      const shown = `document.elementFromPoint(${menu.x + 20}, ${end - 4}).closest("[role=listbox]") !== null`;
+      assert.ok(await page.evaluate(shown), "the menu lies on the values");
+      await press(page, "Escape");
+      await button(page, "Close the settings").click();
+      await page.getByRole("group", { name: "Area" }).waitFor({ state: "detached" });
+      await focused(page, ".ProseMirror");
     });
   });
 

@@ -180,6 +180,8 @@ describe("The console in a browser", function () {
       // The sender is the team's one account.
       await page.locator("input[name=subject]:focus").waitFor();
       assert.equal(await page.getByLabel("From address").inputValue(), fromEmail);
+      const begin = (await page.getByRole("textbox", { name: "Text of the email" }).boundingBox())?.y ?? 900;
+      assert.ok(begin < 560, `the text begins at ${begin}`);
       await page.keyboard.type("Hello {{ first_name }}");
       await tabTo(page.getByRole("textbox", { name: "Text of the email" }));
       await page.keyboard.type("Dear {{ first_name }}, this is the walk.");

@@ -205,7 +205,7 @@ export function Editor({ place, draft, tags, mayWrite, onDirty, shown, children,
   const last = savedAt ?? new Date(draft.updated_at);
 
   return (
-    <div className="stack">
+    <div className="stack editor">
       {mayWrite && (
         <div className="head save">
           <div className="actions">
@@ -242,7 +242,7 @@ export function Editor({ place, draft, tags, mayWrite, onDirty, shown, children,
             <TagField
               label="Preheader"
               maxLength={500}
-              hint="Inboxes show it after the subject. Leave empty to show the beginning of the text."
+              placeholder="If empty: how the text begins"
               tags={tags}
               {...input("preheader")}
             />
