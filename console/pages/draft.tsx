@@ -41,6 +41,7 @@ function Shown({ kind, draft }: { kind: Kind; draft: Draft }) {
   const navigate = useNavigate();
   const [isDirty, setDirty] = useState(false);
   const [shown, setShown] = useState<readonly number[]>();
+  const [isAsked, setAsked] = useState(false);
   const mayWrite = useRole("EDITOR");
   const maySend = useRole("ADMIN");
   const { id, name, status, updated_at } = draft;
@@ -93,7 +94,7 @@ function Shown({ kind, draft }: { kind: Kind; draft: Draft }) {
         <div className="draft">
           <DraftEditor kind={kind} draft={draft} onDirty={setDirty} shown={shown}>
             {maySend && (
-              <a className="button primary" href={`#${SEND}`}>
+              <a className="button primary" href={`#${SEND}`} onClick={() => setAsked(true)}>
                 Review and send
               </a>
             )}
@@ -107,7 +108,8 @@ function Shown({ kind, draft }: { kind: Kind; draft: Draft }) {
           <Preview mail={mail} version="sent" />
         </details>
       )}
-      <section className="stack" id={SEND} tabIndex={-1} aria-label="Send">
+      {/* No check begins once the writer has left it, after a save that took long. */}
+      <section className="stack" id={SEND} tabIndex={-1} aria-label="Send" onBlur={() => setAsked(false)}>
         <h2>{hasEnded ? "Report" : "Send"}</h2>
         {isDraft && <Choices kind={kind} draft={draft} />}
         {!isDraft ? (
@@ -118,7 +120,7 @@ function Shown({ kind, draft }: { kind: Kind; draft: Draft }) {
           <p className="notice">Save your changes before you check and send the {kind}.</p>
         ) : (
           // Another content or target has another check.
-          <CheckSend key={updated_at} kind={kind} draft={draft} onShow={setShown} />
+          <CheckSend key={updated_at} {...{ kind, draft, isAsked }} onShow={setShown} onBegin={() => setAsked(false)} />
         )}
       </section>
     </>

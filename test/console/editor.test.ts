@@ -341,16 +341,17 @@ describe("The editor of a draft", function () {
       await app.content.saveBlocks.mutate({ body: { ...one, blocks, preheader: null } });
       await page.reload();
       const list = page.getByRole("list", { name: "Suggestions" });
-      await page.getByRole("link", { name: "Review and send" }).press("Enter");
-      await focused(page, "[aria-label='Send']");
-      const check = async (count: number) => {
-        await button(page, "Check the send").click();
+      const unfinished = page.getByRole("list", { name: "Fix before sending" });
+      const found = async (count: number) => {
         await list.getByText("http").waitFor();
+        await unfinished.getByText("square brackets").waitFor();
         await eventually(async () => (await list.getByRole("listitem").count()) === count, { what: "the warnings" });
       };
       const asked: string[] = [];
       page.on("request", (request) => /content\.links/.test(request.url()) && asked.push(request.url()));
-      await check(3);
+      await page.getByRole("link", { name: "Review and send" }).press("Enter");
+      await found(2);
+      await focused(page, "[aria-label='Send'] [role=status]");
       // Each press shows the next place, in the preview, too.
       const frame = page.frames().find((one) => /preview/.test(one.url()));
       for (const [text, place] of [
@@ -358,7 +359,7 @@ describe("The editor of a draft", function () {
         ["See [the place]", "#b2"],
         ["Dear [name of reader]", "#b1"],
       ]) {
-        await list.getByRole("button", { name: /^Show it: .*square brackets/ }).click();
+        await unfinished.getByRole("button", { name: /^Show it: .*square brackets/ }).click();
         const isShown = async () => (await page.evaluate("getSelection().toString()")) === text;
         await eventually(isShown, { what: `the selection of “${text}”` });
         await eventually(async () => frame?.url().endsWith(`${place}`) ?? false, { what: `the preview at ${place}` });
@@ -384,7 +385,8 @@ describe("The editor of a draft", function () {
       await page.getByRole("region", { name: "Send" }).locator(apply).click();
       await page.getByText("The brand has changed").first().waitFor({ state: "detached" });
       assert.match((await read()).body ?? "", /content="en #ffeb3b #ffffff sans"/);
-      await check(2);
+      await button(page, "Check the send").click();
+      await found(1);
       await app.team.changeBrand.mutate({ body: { postal_address: null } });
     });
   });
@@ -568,6 +570,7 @@ describe("The editor of a draft", function () {
       page.on("response", (answer) => answer.status() === 409 && refused.push(answer.url()));
       await text(page).click();
       await type(page, "Before the choices");
+      await page.getByText("Choose days").click();
       await page.getByRole("checkbox", { name: "Tuesday" }).check();
       await page.getByLabel("Track opens and clicks").selectOption("off");
       await page.getByRole("checkbox", { name: "Friday" }).check();

@@ -120,18 +120,22 @@ export function Choices({ kind, draft }: Of) {
   const { tracking, team_tracking } = useSettings(kind, draft.id);
   const { change } = client.app.content;
   const { one, save, dialog } = useChoices({ kind, draft });
+  const [isOpen] = useState(draft.send_days.length > 0);
   return (
     <div className="cards">
-      <Several
-        label="Days it may start"
-        hint={`In the team's time zone, ${current.timeZone}. Choose none for any day.`}
-        options={DAYS.map((name, index) => ({ id: `${index + 1}`, name }))}
-        chosen={draft.send_days.map(String)}
-        save={({ ids }) => {
-          const send_days = ids.map(Number);
-          return save({ send_days }, (options) => change.mutate({ body: { ...one, send_days } }, options));
-        }}
-      />
+      <details className="stack" open={isOpen}>
+        <summary>Choose days</summary>
+        <Several
+          label="Days it may start"
+          hint={`In the team's time zone, ${current.timeZone}. Choose none for any day.`}
+          options={DAYS.map((name, index) => ({ id: `${index + 1}`, name }))}
+          chosen={draft.send_days.map(String)}
+          save={({ ids }) => {
+            const send_days = ids.map(Number);
+            return save({ send_days }, (options) => change.mutate({ body: { ...one, send_days } }, options));
+          }}
+        />
+      </details>
       <One
         label="Track opens and clicks"
         hint="On: links go through this service, and an invisible image reports opens."

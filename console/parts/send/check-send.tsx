@@ -22,8 +22,17 @@ const STOPS = "Emails already sent cannot be taken back; you can pause or cancel
 /** Shows a place of the editor: the index of each node on the way to it, or none for the subject. */
 export type ShowPlace = (path: readonly number[]) => void;
 
+interface CheckProps {
+  kind: Kind;
+  draft: Draft;
+  onShow: ShowPlace;
+  /** The check is asked for by a link of the page, until it begins. */
+  isAsked: boolean;
+  onBegin: () => void;
+}
+
 /** Checks a draft against every gate, makes the preview of its send when all are met, and confirms it. */
-export function CheckSend({ kind, draft, onShow }: { kind: Kind; draft: Draft; onShow: ShowPlace }) {
+export function CheckSend({ kind, draft, onShow, isAsked, onBegin }: CheckProps) {
   const { id } = draft;
   const { client, base } = useWorkspace();
   const { calls, params } = useCalls(kind, id);
@@ -46,6 +55,13 @@ export function CheckSend({ kind, draft, onShow }: { kind: Kind; draft: Draft; o
     },
   });
   const { report, preview, confirmKey } = check.data ?? {};
+  const begin = useEffectEvent(() => {
+    onBegin();
+    if (!check.isPending) check.mutate();
+  });
+  useEffect(() => {
+    if (isAsked && !isSaving) begin();
+  }, [isAsked, isSaving]);
   const result = useRef<HTMLDivElement>(null);
   useEffect(() => {
     if (!report) return;
@@ -55,8 +71,10 @@ export function CheckSend({ kind, draft, onShow }: { kind: Kind; draft: Draft; o
   const warnings = useWarnings(mail, check.submittedAt, report !== undefined);
   const links = useLinks(mail, report && check.submittedAt);
   const doubtful = doubtfulOf(links);
-  const broken = doubtful.filter(({ outcome }) => outcome === "broken").length;
-  const seen = doubtful.length + (warnings.data?.warnings.length ?? 0) + Number(draft.is_of_old_brand);
+  const broken = doubtful.filter(({ outcome }) => outcome === "broken");
+  const found = warnings.data?.warnings ?? [];
+  const unfinished = broken.length + found.filter(isUnfinished).length;
+  const seen = doubtful.length + found.length + Number(draft.is_of_old_brand);
   const begins = `Sending starts within a minute${draft.send_days.length > 0 ? ", or on the next allowed day" : ""}.`;
 
   const confirm = async () => {
@@ -94,7 +112,12 @@ export function CheckSend({ kind, draft, onShow }: { kind: Kind; draft: Draft; o
       <div role="status" ref={result} tabIndex={-1}>
         {(check.isPending || warnings.isLoading) && "Checking…"}
         {preview && !warnings.isLoading && seen === 0 && <strong className="good">Ready to send.</strong>}
-        {preview && seen > 0 && (
+        {preview && unfinished > 0 && (
+          <strong className="wrong">
+            {unfinished === 1 ? "1 thing" : `${unfinished} things`} to fix before sending.
+          </strong>
+        )}
+        {preview && unfinished === 0 && seen > 0 && (
           <strong className="warn">Ready, with {seen === 1 ? "1 thing" : `${seen} things`} to look at.</strong>
         )}
         {report && !preview && <strong className="wrong">Not ready to send yet.</strong>}
@@ -106,8 +129,8 @@ export function CheckSend({ kind, draft, onShow }: { kind: Kind; draft: Draft; o
       )}
       <Problem error={check.error} />
       {report && draft.is_of_old_brand && <NewBrand kind={kind} draft={draft} />}
-      {report && <GateList mail={mail} report={report} broken={broken} />}
-      {report && <Warnings mail={mail} at={check.submittedAt} draft={draft} onShow={onShow} />}
+      {report && <GateList mail={mail} report={report} unfinished={unfinished} />}
+      {report && <Warnings mail={mail} at={check.submittedAt} draft={draft} onShow={onShow} broken={broken} />}
       {report && <Links of={links} draft={draft} onShow={onShow} />}
       {report && <Numbers mail={mail} report={report} preview={preview} />}
       {preview && (
@@ -121,8 +144,7 @@ export function CheckSend({ kind, draft, onShow }: { kind: Kind; draft: Draft; o
           act={confirm}
         >
           <MailFacts kind={kind} draft={draft} />
-          {broken > 0 && <p className="wrong">{broken === 1 ? "1 link is" : `${broken} links are`} broken.</p>}
-          <Warnings mail={mail} at={check.submittedAt} />
+          <Warnings mail={mail} at={check.submittedAt} broken={broken} />
           <Field
             label="Number of recipients"
             name="recipients"
@@ -165,7 +187,8 @@ function useWarnings(mail: Mail, at: number | string, enabled = true) {
 }
 
 /** With these a mail is hardly finished. */
-const UNFINISHED = /^(placeholder|empty_link|empty_image|broken)$/;
+const UNFINISHED = /^(placeholder|empty_link|relative_link|empty_image|broken)$/;
+const isUnfinished = ({ kind }: { kind: string }) => UNFINISHED.test(kind);
 
 /** Shows the places of a finding one after the other, again from the first. */
 function ShowIt({ kind, message, draft, onShow }: { kind: string; message: string } & Partial<Shows>) {
@@ -189,7 +212,10 @@ interface Shows {
 interface WarningsProps extends Partial<Shows> {
   mail: Mail;
   at: number | string;
+  /** Of all that is found; without it, what has to be fixed stands apart. */
   title?: string;
+  /** Links that were found broken. */
+  broken?: readonly DoubtfulLink[];
   /** One of several that start together, by its place: also for what it is refused, and its links. The first says what holds for all. */
   place?: number;
   /** With a `place`: it is checked, and the next one may be. */
@@ -197,12 +223,12 @@ interface WarningsProps extends Partial<Shows> {
 }
 
 /** Weaknesses of the mail that keep it from no send. */
-export function Warnings({ mail, at, title = "Suggestions", place, onChecked, ...shows }: WarningsProps) {
+export function Warnings({ mail, at, title, broken = [], place, onChecked, ...shows }: WarningsProps) {
   const { base } = useWorkspace();
   const { data, error, isPending } = useWarnings(mail, at);
   const isAlone = place === undefined;
   const links = useLinks(mail, isAlone ? undefined : at);
-  const found = [
+  const found: { kind: string; message: string; url?: string }[] = [
     ...(isAlone
       ? []
       : (data?.problems ?? []).map(({ field, message }) => ({
@@ -210,8 +236,9 @@ export function Warnings({ mail, at, title = "Suggestions", place, onChecked, ..
           message: `In the ${field}, ${message}.`,
         }))),
     ...(data?.warnings ?? []).filter(({ kind }) => !place || kind !== "no_postal_address"),
-    ...doubtfulOf(links).map(({ url, outcome, reason }) => ({
+    ...(isAlone ? broken : doubtfulOf(links)).map(({ url, outcome, reason }) => ({
       kind: outcome,
+      url,
       message: `${OUTCOMES[outcome]}${url} ${reason}`,
     })),
   ];
@@ -221,22 +248,25 @@ export function Warnings({ mail, at, title = "Suggestions", place, onChecked, ..
     if (!isChecking) checked();
   }, [isChecking]);
   if (found.length === 0 && !isChecking) return <Problem error={error ?? links.error} />;
-  return (
-    <section className="stack">
-      <h3>{title}</h3>
-      {isChecking && <p role="status">Checking…</p>}
-      {found.length > 0 && (
-        <ul aria-label={title}>
-          {found.map(({ kind, message }) => (
-            <li key={message} className={UNFINISHED.test(kind) ? "warn" : undefined}>
-              {message} <ShowIt {...{ kind, message, ...shows }} />
-              {kind === "no_postal_address" && <Link to={`${base}/brand`}>Set it under Brand</Link>}
-              {kind === "condition_without_tracking" && <Link to={`${base}/settings`}>Settings</Link>}
-            </li>
-          ))}
-        </ul>
-      )}
-    </section>
+  const { fix = [], suggest = [] } = Object.groupBy(found, (one) => (isUnfinished(one) ? "fix" : "suggest"));
+  const parts = title === undefined ? { "Fix before sending": fix, Suggestions: suggest } : { [title]: found };
+  return Object.entries(parts).map(
+    ([name, some]) =>
+      (some.length > 0 || isChecking) && (
+        <section key={name} className="stack">
+          <h3>{name}</h3>
+          {isChecking && <p role="status">Checking…</p>}
+          <ul aria-label={name}>
+            {some.map(({ kind, message, url }) => (
+              <li key={message} className={UNFINISHED.test(kind) ? "warn" : undefined}>
+                {message} <ShowIt kind={url ?? kind} {...{ message, ...shows }} />
+                {kind === "no_postal_address" && <Link to={`${base}/brand`}>Set it under Brand</Link>}
+                {kind === "condition_without_tracking" && <Link to={`${base}/settings`}>Settings</Link>}
+              </li>
+            ))}
+          </ul>
+        </section>
+      ),
   );
 }
 
@@ -255,13 +285,15 @@ function useLinks(mail: Mail, at: number | string | undefined) {
   });
 }
 
+type DoubtfulLink = NonNullable<ReturnType<typeof useLinks>["data"]>["links"][number];
 const doubtfulOf = ({ data }: ReturnType<typeof useLinks>) =>
   data?.links.filter(({ outcome }) => outcome !== "fine") ?? [];
 
-/** Of the mail's links, those that do not answer as a reader needs it. */
+/** How many of the mail's links work, and those that could not be asked. The broken ones have to be fixed, and stand above. */
 function Links({ of, ...shows }: { of: ReturnType<typeof useLinks> } & Shows) {
   const { data, error, isFetching, refetch } = of;
-  const shown = doubtfulOf(of);
+  const doubtful = doubtfulOf(of);
+  const unchecked = doubtful.filter(({ outcome }) => outcome === "unchecked");
   const asked = data?.links.length ?? 0;
   if (data && asked === 0) return null;
   return (
@@ -276,14 +308,14 @@ function Links({ of, ...shows }: { of: ReturnType<typeof useLinks> } & Shows) {
         {isFetching
           ? "Checking links…"
           : data &&
-            `${asked - shown.length} of ${asked} links work.${data.left > 0 ? ` ${data.left} more were not checked.` : ""}`}
+            `${asked - doubtful.length} of ${asked} links work.${data.left > 0 ? ` ${data.left} more were not checked.` : ""}`}
       </p>
       <Problem error={error} />
-      {shown.length > 0 && (
-        <ul aria-label="Links with problems">
-          {shown.map(({ url, outcome, reason }) => (
+      {unchecked.length > 0 && (
+        <ul aria-label="Links that could not be checked">
+          {unchecked.map(({ url, reason }) => (
             <li key={url}>
-              <strong className={outcome === "broken" ? "wrong" : undefined}>{OUTCOMES[outcome]}</strong>
+              <strong>{OUTCOMES.unchecked}</strong>
               <code>{url}</code> {reason} <ShowIt kind={url} message={url} {...shows} />
             </li>
           ))}
@@ -323,7 +355,8 @@ function Numbers({ mail, report, preview }: { mail: Mail; report: GateReport; pr
       <p className="muted">
         Credits: {needed}
         {report.credits_available.toLocaleString()} available.{" "}
-        {cap && `Your emails today: ${cap.used_today.toLocaleString()} of ${cap.limit.toLocaleString()}. `}
+        {cap &&
+          `You have started sends to ${people(cap.used_today)} today, and may to ${cap.limit.toLocaleString()} a day. `}
         Complaints in 30 days: {percent(report.complaint_rate, 2)} (limit {percent(COMPLAINT_LIMIT, 2)}).
       </p>
       {preview && (
@@ -384,7 +417,14 @@ const LOOKS = {
   null: ["muted", "○", "Not checked yet: "],
 } as const;
 
-function GateList({ mail: { type, id }, report, broken }: { mail: Mail; report: GateReport; broken: number }) {
+interface GateListProps {
+  mail: Mail;
+  report: GateReport;
+  /** Weaknesses that have to be fixed before the send, beside the gates. */
+  unfinished: number;
+}
+
+function GateList({ mail: { type, id }, report, unfinished }: GateListProps) {
   const { base, environment } = useWorkspace();
   const isAdmin = useRole("ADMIN");
   const words = wordsOf(type, useSettings(type, id).segment_id !== null, report);
@@ -393,7 +433,7 @@ function GateList({ mail: { type, id }, report, broken }: { mail: Mail; report: 
   return (
     <details open={met < report.gates.length}>
       <summary>
-        {met} of {report.gates.length} checks passed{broken > 0 && `, ${broken} broken link${broken > 1 ? "s" : ""}`}
+        {met} of {report.gates.length + unfinished} checks passed
       </summary>
       <ul className="steps" aria-label="Checks">
         {gates.map(({ gate, is_met, detail, message }) => {
