@@ -1,4 +1,5 @@
 import { Link } from "@tanstack/react-router";
+import { Fragment } from "react";
 import { PageHead, Part, When } from "../parts/page.tsx";
 import { useProgress } from "../parts/send/calls.ts";
 import { Days, Rates, useEarlier } from "../parts/send/figures.tsx";
@@ -86,10 +87,24 @@ function Attention() {
 function GoingOut() {
   const { base } = useWorkspace();
   const sends = useProgress();
+  const { sequences } = useData(["sequences", "running"], ({ app }) =>
+    app.sequences.page.query({ query: { status: "ACTIVE" } }),
+  );
   return (
     <section className="stack" aria-label="Sending and scheduled">
       <h2>Sending and scheduled</h2>
-      {sends.length === 0 && <p className="muted">Nothing is being sent or scheduled.</p>}
+      {sequences.length > 0 && (
+        <p>
+          Running sequences:{" "}
+          {sequences.map(({ id, name }, i) => (
+            <Fragment key={id}>
+              {i > 0 && ", "}
+              <Link to={`${base}/sequences/${id}`}>{name}</Link>
+            </Fragment>
+          ))}
+        </p>
+      )}
+      {sends.length + sequences.length === 0 && <p className="muted">Nothing is being sent or scheduled.</p>}
       {sends.map((send) => (
         <article key={send.id} className="card stack">
           <h3>

@@ -16,7 +16,7 @@ import { ChoiceFilter, SearchFilter, useFilters } from "../parts/filters.tsx";
 import { Field, Inputs, Refused } from "../parts/form.tsx";
 import { More } from "../parts/more.tsx";
 import { choicesOf, Facts, PageHead, Part, State, When } from "../parts/page.tsx";
-import { Warnings } from "../parts/send/check-send.tsx";
+import { TypedNumber, Warnings } from "../parts/send/check-send.tsx";
 import { people } from "../parts/send/words.ts";
 import { List, Table } from "../parts/table.tsx";
 import { useData, useRole, useWorkspace } from "../session.tsx";
@@ -103,8 +103,8 @@ function Choices() {
 const PEOPLE = { ACTIVE: "in progress", COMPLETED: "finished", LEFT: "left", PRESENT: "joined before the start" };
 const NAME = [["name", "Name", { required: true, maxLength: 200, hint: "Only your team sees it." }]] as const;
 
-const START = "Emails are sent with your key and count towards its daily limit.";
-const KEYS = { same: "The key it was started with", own: "My key" };
+const START = "Its emails count towards those that you may send in a day.";
+const LIMITS = { same: "Of the member who started it", own: "Mine" };
 const WERE_DUE = { choices: { mail: "Get their email", skip: "Skip this step" } };
 
 const peopleIn = (counts: Partial<Record<string, number>>) =>
@@ -122,6 +122,7 @@ export function OneSequence() {
   const navigate = useNavigate();
   const [{ step: open, after }, setFilters] = useFilters();
   const [isAdmin, isEditor] = [useRole("ADMIN"), useRole("EDITOR")];
+  const [isConfirmed, setConfirmed] = useState(true);
   const read = () => sequences.show.query({ params });
   const sequence = useData(["sequences", sequenceId], read, {
     poll: ({ status }) => status === "ACTIVE" && 5_000,
@@ -145,8 +146,9 @@ export function OneSequence() {
           <Act
             title="Start"
             kind={steps.length === 0 ? undefined : "primary"}
-            isDisabled={steps.length === 0}
             note={steps.length === 0 ? "It has no steps yet. Write and save one first." : START}
+            isDisabled={steps.length === 0 || !isConfirmed}
+            onOpen={() => setConfirmed(true)}
             act={({ members: who }) => {
               const began = { id: sequenceId, updated_at: sequence.steps_updated_at };
               return sequences.start.mutate(
@@ -155,7 +157,7 @@ export function OneSequence() {
               );
             }}
           >
-            <WhoEnters sequenceId={sequenceId} />
+            <WhoEnters sequenceId={sequenceId} onConfirmed={setConfirmed} />
             <StepChecks sequence={sequence} />
           </Act>
         )}
@@ -173,7 +175,7 @@ export function OneSequence() {
             note={`${people(due)} were due in the meantime. The first 1,000 are emailed at once, the others within the hour.`}
             inputs={[
               ["due", "People who were due when it was paused", WERE_DUE],
-              ["key", "Send with", { choices: KEYS }],
+              ["key", "Daily limit that its emails count towards", { choices: LIMITS }],
             ]}
             act={resume}
           />
@@ -299,15 +301,31 @@ function StepChecks({ sequence: { id, steps, steps_updated_at } }: { sequence: S
     ));
 }
 
-function WhoEnters(params: { sequenceId: string }) {
-  const { members, is_estimate: isEstimate } = useData(["sequences", params.sequenceId, "members"], ({ app }) =>
-    app.sequences.countMembers.query({ params }),
+interface WhoEntersProps {
+  sequenceId: string;
+  /** People who are there already need their number to be typed. */
+  onConfirmed: (isConfirmed: boolean) => void;
+}
+
+function WhoEnters({ sequenceId, onConfirmed }: WhoEntersProps) {
+  const [who, setWho] = useState("new");
+  const { members, is_estimate: isEstimate } = useData(["sequences", sequenceId, "members"], ({ app }) =>
+    app.sequences.countMembers.query({ params: { sequenceId } }),
   );
+  const choose = (chosen: string) => {
+    setWho(chosen);
+    onConfirmed(chosen === "new");
+  };
   const choices = {
     new: "People who join from now on",
     all: `Also ${isEstimate ? "about " : ""}${people(members)} who are already there`,
   };
-  return <Inputs inputs={[["members", "Who enters", { choices }]]} />;
+  return (
+    <>
+      <Field label="Who enters" name="members" choices={choices} value={who} onChange={choose} />
+      {who === "all" && <TypedNumber count={members} label="Number of people" onTyped={onConfirmed} />}
+    </>
+  );
 }
 
 type Sequences = Client["app"]["sequences"];

@@ -694,7 +694,18 @@ describe("The editor of a draft", function () {
           [0, 0, 0, 1],
         ],
       );
+      const start = page.getByRole("dialog").getByRole("button", { name: "Start" });
+      await start.and(page.locator(":enabled")).waitFor();
+      await page.getByLabel("Who enters").selectOption("all");
+      await start.and(page.locator(":disabled")).waitFor();
       assert.deepEqual(await violationsOf(page), []);
+      const hint = (await page.getByText(/^Type \d+ to confirm/).textContent()) ?? "";
+      await page.getByLabel("Number of people").fill(/\d+/.exec(hint)?.[0] ?? "");
+      await start.click();
+      await page.getByRole("dialog").waitFor({ state: "detached" });
+      await page.getByRole("link", { name: "Overview", exact: true }).click();
+      const going = page.getByRole("region", { name: "Sending and scheduled" });
+      await going.getByText("Running sequences:").getByRole("link", { name: "Welcome" }).waitFor();
     });
   });
 

@@ -36,7 +36,7 @@ export function CheckSend({ kind, draft, onShow, isAsked, onBegin }: CheckProps)
   const { id } = draft;
   const { client, base } = useWorkspace();
   const { calls, params } = useCalls(kind, id);
-  const [typed, setTyped] = useState("");
+  const [isTyped, setTyped] = useState(false);
   const [outdated, setOutdated] = useState<string>();
   const maySend = useRole("ADMIN");
   const mail: Mail = { type: kind, id };
@@ -139,26 +139,37 @@ export function CheckSend({ kind, draft, onShow, isAsked, onBegin }: CheckProps)
           submit={preview.send_at ? "Schedule the send" : "Send now"}
           kind="primary"
           note={`${people(preview.recipients.eligible)} will get it. ${preview.send_at ? `Start: ${startOf({ ...preview, send_zone })}.` : begins} ${STOPS}`}
-          isDisabled={typed.replace(/\D/g, "") !== String(preview.recipients.eligible)}
-          onOpen={() => setTyped("")}
+          isDisabled={!isTyped}
+          onOpen={() => setTyped(false)}
           act={confirm}
         >
           <MailFacts kind={kind} draft={draft} />
           <Warnings mail={mail} at={check.submittedAt} broken={broken} />
-          <Field
-            label="Number of recipients"
-            name="recipients"
-            hint={`Type ${preview.recipients.eligible} to confirm.`}
-            inputMode="numeric"
-            autoComplete="off"
-            value={typed}
-            onChange={setTyped}
-          />
+          <TypedNumber count={preview.recipients.eligible} label="Number of recipients" onTyped={setTyped} />
         </Act>
       )}
     </div>
   );
 }
+
+interface TypedProps {
+  count: number;
+  label: string;
+  /** @param isIt the number that was asked for */
+  onTyped: (isIt: boolean) => void;
+}
+
+/** Asks for the number of people who will be emailed, before they are. */
+export const TypedNumber = ({ count, label, onTyped }: TypedProps) => (
+  <Field
+    label={label}
+    name="recipients"
+    hint={`Type ${count} to confirm.`}
+    inputMode="numeric"
+    autoComplete="off"
+    onChange={(typed) => onTyped(typed.replace(/\D/g, "") === String(count))}
+  />
+);
 
 /** Saves the blocks again, after which there is another check. */
 function NewBrand({ kind, draft }: { kind: Kind; draft: Draft }) {
