@@ -71,10 +71,9 @@ export function CheckSend({ kind, draft, onShow, isAsked, onBegin }: CheckProps)
   const warnings = useWarnings(mail, check.submittedAt, report !== undefined);
   const links = useLinks(mail, report && check.submittedAt);
   const doubtful = doubtfulOf(links);
-  const broken = doubtful.filter(({ outcome }) => outcome === "broken");
-  const found = warnings.data?.warnings ?? [];
-  const unfinished = broken.length + found.filter(isUnfinished).length;
-  const seen = doubtful.length + found.length + Number(draft.is_of_old_brand);
+  const kinds = [...doubtful.map(({ outcome: kind }) => ({ kind })), ...(warnings.data?.warnings ?? [])];
+  const unfinished = kinds.filter(isUnfinished).length;
+  const seen = kinds.length + Number(draft.is_of_old_brand);
   const begins = `Sending starts within a minute${draft.send_days.length > 0 ? ", or on the next allowed day" : ""}.`;
 
   const confirm = async () => {
@@ -130,8 +129,8 @@ export function CheckSend({ kind, draft, onShow, isAsked, onBegin }: CheckProps)
       <Problem error={check.error} />
       {report && draft.is_of_old_brand && <NewBrand kind={kind} draft={draft} />}
       {report && <GateList mail={mail} report={report} unfinished={unfinished} />}
-      {report && <Warnings mail={mail} at={check.submittedAt} draft={draft} onShow={onShow} broken={broken} />}
-      {report && <Links of={links} draft={draft} onShow={onShow} />}
+      {report && <Warnings mail={mail} at={check.submittedAt} draft={draft} onShow={onShow} links={doubtful} />}
+      {report && <Links of={links} />}
       {report && <Numbers mail={mail} report={report} preview={preview} />}
       {preview && (
         <Act
@@ -144,7 +143,7 @@ export function CheckSend({ kind, draft, onShow, isAsked, onBegin }: CheckProps)
           act={confirm}
         >
           <MailFacts kind={kind} draft={draft} />
-          <Warnings mail={mail} at={check.submittedAt} broken={broken} />
+          <Warnings mail={mail} at={check.submittedAt} links={doubtful} />
           <TypedNumber count={preview.recipients.eligible} label="Number of recipients" onTyped={setTyped} />
         </Act>
       )}
@@ -225,8 +224,8 @@ interface WarningsProps extends Partial<Shows> {
   at: number | string;
   /** Of all that is found; without it, what has to be fixed stands apart. */
   title?: string;
-  /** Links that were found broken. */
-  broken?: readonly DoubtfulLink[];
+  /** Those that do not work, or could not be asked. */
+  links?: ReturnType<typeof doubtfulOf>;
   /** One of several that start together, by its place: also for what it is refused, and its links. The first says what holds for all. */
   place?: number;
   /** With a `place`: it is checked, and the next one may be. */
@@ -234,11 +233,11 @@ interface WarningsProps extends Partial<Shows> {
 }
 
 /** Weaknesses of the mail that keep it from no send. */
-export function Warnings({ mail, at, title, broken = [], place, onChecked, ...shows }: WarningsProps) {
+export function Warnings({ mail, at, title, links = [], place, onChecked, ...shows }: WarningsProps) {
   const { base } = useWorkspace();
   const { data, error, isPending } = useWarnings(mail, at);
   const isAlone = place === undefined;
-  const links = useLinks(mail, isAlone ? undefined : at);
+  const ownLinks = useLinks(mail, isAlone ? undefined : at);
   const found: { kind: string; message: string; url?: string }[] = [
     ...(isAlone
       ? []
@@ -247,18 +246,18 @@ export function Warnings({ mail, at, title, broken = [], place, onChecked, ...sh
           message: `In the ${field}, ${message}.`,
         }))),
     ...(data?.warnings ?? []).filter(({ kind }) => !place || kind !== "no_postal_address"),
-    ...(isAlone ? broken : doubtfulOf(links)).map(({ url, outcome, reason }) => ({
+    ...(isAlone ? links : doubtfulOf(ownLinks)).map(({ url, outcome, reason }) => ({
       kind: outcome,
       url,
       message: `${OUTCOMES[outcome]}${url} ${reason}`,
     })),
   ];
-  const isChecking = !isAlone && (isPending || links.isPending);
+  const isChecking = !isAlone && (isPending || ownLinks.isPending);
   const checked = useEffectEvent(() => onChecked?.());
   useEffect(() => {
     if (!isChecking) checked();
   }, [isChecking]);
-  if (found.length === 0 && !isChecking) return <Problem error={error ?? links.error} />;
+  if (found.length === 0 && !isChecking) return <Problem error={error ?? ownLinks.error} />;
   const { fix = [], suggest = [] } = Object.groupBy(found, (one) => (isUnfinished(one) ? "fix" : "suggest"));
   const parts = title === undefined ? { "Fix before sending": fix, Suggestions: suggest } : { [title]: found };
   return Object.entries(parts).map(
@@ -296,15 +295,12 @@ function useLinks(mail: Mail, at: number | string | undefined) {
   });
 }
 
-type DoubtfulLink = NonNullable<ReturnType<typeof useLinks>["data"]>["links"][number];
 const doubtfulOf = ({ data }: ReturnType<typeof useLinks>) =>
   data?.links.filter(({ outcome }) => outcome !== "fine") ?? [];
 
-/** How many of the mail's links work, and those that could not be asked. The broken ones have to be fixed, and stand above. */
-function Links({ of, ...shows }: { of: ReturnType<typeof useLinks> } & Shows) {
+/** How many of the mail's links work; the others are named among what was found. */
+function Links({ of }: { of: ReturnType<typeof useLinks> }) {
   const { data, error, isFetching, refetch } = of;
-  const doubtful = doubtfulOf(of);
-  const unchecked = doubtful.filter(({ outcome }) => outcome === "unchecked");
   const asked = data?.links.length ?? 0;
   if (data && asked === 0) return null;
   return (
@@ -319,19 +315,9 @@ function Links({ of, ...shows }: { of: ReturnType<typeof useLinks> } & Shows) {
         {isFetching
           ? "Checking links…"
           : data &&
-            `${asked - doubtful.length} of ${asked} links work.${data.left > 0 ? ` ${data.left} more were not checked.` : ""}`}
+            `${asked - doubtfulOf(of).length} of ${asked} links work.${data.left > 0 ? ` ${data.left} more were not checked.` : ""}`}
       </p>
       <Problem error={error} />
-      {unchecked.length > 0 && (
-        <ul aria-label="Links that could not be checked">
-          {unchecked.map(({ url, reason }) => (
-            <li key={url}>
-              <strong>{OUTCOMES.unchecked}</strong>
-              <code>{url}</code> {reason} <ShowIt kind={url} message={url} {...shows} />
-            </li>
-          ))}
-        </ul>
-      )}
     </section>
   );
 }
