@@ -27,7 +27,7 @@ const styleOf = (accent: string, font: Look["font"], ground: string): string => 
   a { color: inherit; }
   ul { padding: 0; list-style: none; }
   li { margin: .75rem 0; }
-  li a { color: ${readableOn(BACKGROUND, accent)}; }
+  li a { font-weight: 600; color: ${readableOn(BACKGROUND, accent)}; }
   h1 { margin-top: 0; font-size: 1.3rem; }
   form { display: flex; flex-direction: column; align-items: flex-start; gap: .75rem; }
   footer { margin-top: 2rem; }
@@ -45,6 +45,7 @@ const styleOf = (accent: string, font: Look["font"], ground: string): string => 
   @media (prefers-color-scheme: dark) {
     body { color: #e8eaed; background: #16181d; }
     header { color: #e8eaed; }
+    header img { padding: .25rem; border-radius: .25rem; background: ${BACKGROUND}; }
     main { background: ${DARK_BACKGROUND}; }
     li a { color: ${readableOn(DARK_BACKGROUND, accent)}; }
     .main { border-color: ${edgeOn(DARK_BACKGROUND, accent)}; }

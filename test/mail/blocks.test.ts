@@ -119,6 +119,19 @@ describe("Blocks", () => {
     assert.equal(refusedAt(document({ ...image, attrs: { ...image.attrs, shape: "star" } })).length, 1);
   });
 
+  it("leave out the empty lines at the end, and give images a white ground in the dark", () => {
+    const picture = { type: "image", attrs: { src: "https://example.com/a.png", alt: "A" } };
+    assert.equal(
+      compile(document(paragraph(), picture, paragraph(), paragraph())),
+      compile(document(paragraph(), picture)),
+    );
+    const html = compile(document(picture));
+    assert.ok(html.includes('<img class="wide image" src="https://example.com/a.png"'));
+    assert.match(html, /prefers-color-scheme:dark.*\.image\{background-color:#ffffff!important\}/s);
+    const onDark = { ...columns([picture]), attrs: { background: "#0b3d91" } };
+    assert.doesNotMatch(compile(document(onDark)), /class="[^"]*image/);
+  });
+
   it("show a button as an outline, and over the whole width", () => {
     const attrs = { label: "Go", href: "https://example.com/", look: "outline", align: "full" };
     const html = compile(document({ type: "button", attrs }));

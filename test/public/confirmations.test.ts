@@ -124,7 +124,11 @@ describe("Confirmation mails of double opt-in", () => {
     const asked = "möchte „Brief example“ von Käse & Wein evil example an diese Adresse erhalten.";
     assert.ok(text.includes(asked) && text.includes("ignorieren Sie diese E-Mail"), text);
     assert.ok(html.includes(asked.replace("&", "&amp;")) && html.includes('<html lang="de">'), html);
-    assert.ok(html.includes('<img src="https://logo.example/a.png?a=1&amp;b=2" alt="Käse &amp; Wein evil example"'));
+    assert.ok(
+      html.includes(
+        '<img class="image" src="https://logo.example/a.png?a=1&amp;b=2" alt="Käse &amp; Wein evil example"',
+      ),
+    );
     assert.match(html, /<h2[^>]*>Bestätigen Sie Ihre Anmeldung<\/h2>/);
     const foot = "Weg 12, 10115 Berlin, www evil example";
     assert.ok(text.trim().endsWith(`\n\n${foot}`) && html.includes(`>${foot}</p>`), `${text}\n${html}`);

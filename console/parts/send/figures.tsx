@@ -15,12 +15,14 @@ interface RatesProps {
   rates: Overview["rates"];
   /** The rates of others, and what they are called. */
   beside: readonly [name: string, rates: Overview["rates"]] | false;
+  /** Leads to the people of a figure. */
+  onShow?: (activity: string) => void;
 }
 
 const FEWER_IS_BETTER = ["bounced", "complained", "unsubscribed"];
 
 /** The responses to mails, as counts and rates. */
-export function Rates({ totals, rates, beside }: RatesProps) {
+export function Rates({ totals, rates, beside, onShow }: RatesProps) {
   const rows: [name: string, count: number, figure: keyof typeof rates][] = [
     ["Delivered", totals.delivered, "delivered"],
     ["Opened", totals.opened_unique, "opened"],
@@ -41,7 +43,19 @@ export function Rates({ totals, rates, beside }: RatesProps) {
           </span>
         ) : (
           <>
-            {count.toLocaleString()} <span className="muted">{shortPercent(rates[figure])}</span>
+            {onShow && count > 0 && figure !== "delivered" ? (
+              <button
+                type="button"
+                className="plain"
+                aria-label={`${name}: ${count.toLocaleString()}`}
+                onClick={() => onShow(figure)}
+              >
+                {count.toLocaleString()}
+              </button>
+            ) : (
+              count.toLocaleString()
+            )}{" "}
+            <span className="muted">{shortPercent(rates[figure])}</span>
             {/* Green is for those of which more is better. */}
             <meter
               value={rates[figure] ?? 0}

@@ -59,7 +59,12 @@ function Responses({ id, startedAt }: { id: string; startedAt: string }) {
   return (
     <>
       <h3>Opens and clicks</h3>
-      <Rates totals={totals} rates={rates} beside={earlier.sends > 0 && ["Earlier", earlier.rates]} />
+      <Rates
+        totals={totals}
+        rates={rates}
+        beside={earlier.sends > 0 && ["Earlier", earlier.rates]}
+        onShow={useShowPeople()}
+      />
       {earlier.sends > 0 && (
         <p className="muted">
           Earlier: the rate of {earlier.sends === 1 ? "the send" : `the ${earlier.sends} sends`} that ended before this
@@ -101,15 +106,20 @@ function Hours({ id, recipients }: { id: string; recipients: number }) {
 const RECIPIENTS = "recipients";
 type ClickedLink = DataOf<ReturnType<typeof useCalls>["calls"]["links"]["query"]>[number];
 
+/** @returns leads to the people of an activity */
+function useShowPeople(): (activity: string, link?: string) => void {
+  const [, filter] = useFilters();
+  return (activity, link) => {
+    filter({ activity, link, outcome: undefined, q: undefined });
+    document.getElementById(RECIPIENTS)?.scrollIntoView();
+  };
+}
+
 /** The links that were clicked; each leads to the people who clicked it. */
 function Links({ kind, id }: { kind: Kind; id: string }) {
   const { base } = useWorkspace();
   const { calls, params } = useCalls(kind, id);
-  const [, filter] = useFilters();
-  const show = (link: ClickedLink) => {
-    filter({ activity: "clicked", link: link.id, outcome: undefined, q: undefined });
-    document.getElementById(RECIPIENTS)?.scrollIntoView();
-  };
+  const show = useShowPeople();
   return (
     <List<ClickedLink>
       caption="Clicks by link"
@@ -121,7 +131,7 @@ function Links({ kind, id }: { kind: Kind; id: string }) {
         {
           name: "People",
           cell: (link) => (
-            <button type="button" className="plain" onClick={() => show(link)}>
+            <button type="button" className="plain" onClick={() => show("clicked", link.id)}>
               {people(link.clickers)}
             </button>
           ),

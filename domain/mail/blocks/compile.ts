@@ -41,14 +41,17 @@ function lookOf({ family, accent }: Pick<Look, "family" | "accent">, background?
 /** @param name of the colours that the style sheet gives in the dark */
 const inDark = ({ isFixed }: Look, name: string) => (isFixed ? "" : ` class="${name}"`);
 
-/** A page in the colour of its card has that in the dark, too: the footer below the card stands on the page. */
+/**
+ * A page in the colour of its card has that in the dark, too: the footer below the card stands on the page. An image keeps its white:
+ * a logo of dark letters is made for it.
+ */
 const stylesOf = ({
   accentColor,
   backgroundColor,
 }: MailBrand) => `<style>:root{color-scheme:light dark;supported-color-schemes:light dark}
 @media (max-width:${WIDTH - 1}px){.column,.wide{max-width:100%!important}}</style>
 <style>@media (prefers-color-scheme:dark){.page{background-color:${backgroundColor.toLowerCase() === CARD ? DARK_CARD : DARK_PAGE}!important}.card{background-color:${DARK_CARD}!important}.area{background-color:${DARK_AREA}!important}
-.text{color:#e8eaed!important}.footer{color:#a4abb8!important}.link{color:${readableOn(DARK_AREA, accentColor)}!important;border-color:${readableOn(DARK_AREA, accentColor)}!important}.rule{border-color:#4b5059!important}}</style>`;
+.text{color:#e8eaed!important}.footer{color:#a4abb8!important}.link{color:${readableOn(DARK_AREA, accentColor)}!important;border-color:${readableOn(DARK_AREA, accentColor)}!important}.rule{border-color:#4b5059!important}.image{background-color:${CARD}!important}}</style>`;
 
 const TABLE = `<table role="presentation" cellpadding="0" cellspacing="0" border="0"`;
 const forOutlook = (html: string) => `<!--[if mso]>${html}<![endif]-->`;
@@ -113,11 +116,12 @@ const textsHtml = (look: Look, blocks: readonly TextBlock[]): string =>
   blocks.map((block, i) => textHtml(look, block, i === blocks.length - 1)).join("");
 
 /** @param room the width of the text around it, in pixels */
-function imageHtml({ src, alt, width, href, shape }: Of<"image">["attrs"], room: number): string {
+function imageHtml(look: Look, { src, alt, width, href, shape }: Of<"image">["attrs"], room: number): string {
   if (src === "") return "";
   const shown = Math.round(Math.min(width ?? room, room));
   const style = `display:inline-block;vertical-align:bottom;width:100%;max-width:${shown}px;height:auto;border:0${shape ? ";border-radius:50%" : ""}`;
-  const name = shown === Math.round(room) ? ` class="wide"` : "";
+  const names = [...(shown === Math.round(room) ? ["wide"] : []), ...(look.isFixed ? [] : ["image"])].join(" ");
+  const name = names && ` class="${names}"`;
   const image = `<img${name} src="${literalHtml(src)}" alt="${literalHtml(alt ?? "")}" width="${shown}" style="${style}">`;
   return href ? link(href, image, "text-decoration:none") : image;
 }
@@ -160,7 +164,7 @@ function rowHtml(look: Look, block: Block, side: number, room: number, gap = "")
       );
     }
     case "image":
-      return row(imageHtml(block.attrs, room), block.attrs.align ?? "center");
+      return row(imageHtml(look, block.attrs, room), block.attrs.align ?? "center");
     case "button": {
       const { align } = block.attrs;
       return row(buttonHtml(look, block.attrs), align === "full" ? "center" : (align ?? "center"));
@@ -265,7 +269,9 @@ export function compileBlocks({ blocks, preheader, brand }: BlockSource): string
   const lang = ` lang="${brand.language}"`;
   const page = brand.backgroundColor;
   const look = lookOf({ family: FONT_FAMILIES[brand.font], accent: brand.accentColor });
-  const { content } = blocks;
+  // The editor keeps an empty line below a last block that is no text.
+  const last = blocks.content.findLastIndex((block) => block.type !== "paragraph" || block.content.length > 0);
+  const content = blocks.content.slice(0, last + 1);
   /** Nothing white stands between two areas, and none between an area and the end of the card. */
   const gapBefore = (next: number, height: number) =>
     isArea(content[next - 1] ?? content[next]) && isArea(content[next] ?? content[next - 1]) ? "" : space(height);
