@@ -95,7 +95,7 @@ export async function listPeople(
   // Not by "exists", nor with the list in the condition: Postgres would read the whole list, for a join or for each person.
   const isMember = sql`and (
     select bool_or(b.list_id = ${listId} and b.status = 'CONFIRMED') from subscriptions b
-    where ${ofTenant(tenant, "b")} and b.subscriber_id = (select s.id from ${subscriber}))`;
+    where ${ofTenant(tenant, "b")} and b.subscriber_id = ${text || segmentId ? sql`(select s.id from ${subscriber})` : sql`a.id`})`;
 
   const { rows } = await sql<PeoplePage>`
     with looked_at as materialized (${lookedAt}), met as materialized (
