@@ -23,6 +23,7 @@ COPY tsconfig.json ./
 COPY console ./console
 # All that the console imports of other folders, but for types.
 COPY lib/mail-style.ts ./lib/
+COPY lib/subject.ts ./lib/
 COPY api/rest/messages.ts ./api/rest/
 COPY domain/audience/rules.ts ./domain/audience/
 RUN node console/build.ts

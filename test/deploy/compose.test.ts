@@ -250,6 +250,7 @@ describe("The Dockerfile", () => {
   it("copies what the console imports of other folders to where it is built", () => {
     const stage = lines.slice(lines.indexOf("FROM base AS console"), lines.indexOf("RUN node console/build.ts"));
     for (const path of OF_OTHERS) assert.ok(stage.includes(`COPY ${path} ./${dirname(path)}/`), path);
+    for (const path of LAYERS["console"] ?? []) assert.ok(path.endsWith(" (types)") || OF_OTHERS.includes(path), path);
   });
 
   it("copies all that its commands may import", () => {
