@@ -1,7 +1,9 @@
 import { parentPort } from "node:worker_threads";
+import { publicSubject } from "../../lib/subject.ts";
 import { type BlockSource, compileBlocks } from "./blocks/compile.ts";
 import { type ContentWarning, contentWarnings, tagsWithoutFallback } from "./content-warnings.ts";
 import { UnsendableError } from "./header.ts";
+import { cutInboxText, inboxText } from "./inbox-text.ts";
 import {
   composeMessage,
   type MessageContent,
@@ -26,8 +28,16 @@ export type ExaminationTask =
   | { task: "compile" | "titles"; source: string };
 
 export interface Titles {
-  subjects: readonly string[];
+  /** `body`: the beginning of the HTML is enough. */
+  mails: readonly Record<"subject" | "body", string>[];
   listName: string;
+}
+
+/** "" for a part that cannot be read. */
+export interface Title {
+  title: string;
+  /** As inboxes show it after the subject. */
+  text: string;
 }
 
 export interface ExaminedMessage {
@@ -43,7 +53,7 @@ export interface ExaminationResults {
   show: ShownMessage;
   examine: ExaminedMessage;
   compile: string;
-  titles: string[];
+  titles: Title[];
 }
 
 export type ExaminationAnswer =
@@ -75,15 +85,19 @@ export function runTask(task: ExaminationTask): ExaminationResults[ExaminationTa
   }
 }
 
-function renderTitles({ subjects, listName }: Titles): string[] {
-  return subjects.map((subject) => {
+function renderTitles({ mails, listName }: Titles): Title[] {
+  const print = (template: string): string => {
     try {
-      return renderSubject(subject, { list_name: listName });
+      return renderSubject(template, { list_name: listName }).trim();
     } catch (error) {
       if (error instanceof TemplateError) return "";
       throw error;
     }
-  });
+  };
+  return mails.map(({ subject, body }) => ({
+    title: print(publicSubject(subject)),
+    text: cutInboxText(print(inboxText(body))),
+  }));
 }
 
 function examineMessage(content: WrittenContent, values: MergeValues): ExaminedMessage {

@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { Worker } from "node:worker_threads";
 import type { BlockSource } from "./blocks/compile.ts";
-import type { ExaminationAnswer, ExaminationResults, ExaminationTask, Titles } from "./examination-thread.ts";
+import type { ExaminationAnswer, ExaminationResults, ExaminationTask, Title, Titles } from "./examination-thread.ts";
 import { UnsendableError } from "./header.ts";
 import type { MessageContent, PreparedContent, WrittenContent } from "./message.ts";
 import type { MergeValues } from "./template.ts";
@@ -159,8 +159,8 @@ export const showInThread = <Task extends "show" | "examine">(
   values: MergeValues,
 ): Promise<ExaminationResults[Task]> => run(teamId, { task, content, values });
 
-/** Of subjects, as a person of a list reads them who has no other value; "" for one that cannot be read. */
-export const titlesInThread = (teamId: string, titles: Titles): Promise<string[]> =>
+/** Of mails, as all people of a list may read them. */
+export const titlesInThread = (teamId: string, titles: Titles): Promise<Title[]> =>
   run(teamId, { task: "titles", source: JSON.stringify(titles) });
 
 /** As `compileBlocks`, in the thread. @throws {TemplateError} */

@@ -12,24 +12,27 @@ const INLINE = new Set(["a", "abbr", "b", "code", "em", "font", "i", "mark", "s"
 const FILLER = /(?:(?:\u034f|[\u00ad\u2007\u200b\u200c\ufeff])\s*){3}.*$/su;
 
 /**
- * What inboxes show after the subject: a preview text, which the mail itself hides, or else the beginning of its text.
+ * The text that inboxes show after the subject: a preview text, which the mail itself hides, or else the beginning of its text.
  * @param html its beginning is enough; merge tags stay as they are, and whole: `cutInboxText` shortens what they print
  */
 export function inboxText(html: string): string {
   let text = "";
+  let letters = 0;
   let unread = 0;
   let isEnough = false;
   const note = (name: string, change: 1 | -1) => {
     if (UNREAD.has(name)) unread += change;
     if (INLINE.has(name)) return;
-    isEnough ||= text.trim().length > MAX_SHOWN;
+    isEnough ||= letters > MAX_SHOWN;
     text += " ";
   };
   const parser = new Parser({
     onopentagname: (name) => note(name, 1),
     onclosetag: (name) => note(name, -1),
     ontext: (part) => {
-      if (unread === 0 && !isEnough) text += part;
+      if (unread > 0 || isEnough) return;
+      text += part;
+      letters += part.trim().length;
     },
   });
   for (let at = 0; at < Math.min(html.length, MAX_READ) && !isEnough; at += STEP)

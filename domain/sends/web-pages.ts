@@ -4,7 +4,8 @@ import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.
 import { isoInstant } from "../../db/sql.ts";
 import { publicSubject } from "../../lib/subject.ts";
 import { showInThread, titlesInThread } from "../mail/examination.ts";
-import { cutInboxText, inboxText, MAX_READ } from "../mail/inbox-text.ts";
+import type { Title } from "../mail/examination-thread.ts";
+import { MAX_READ } from "../mail/inbox-text.ts";
 import type { ShownMessage } from "../mail/message.ts";
 import type { Vault } from "../secrets/crypto.ts";
 import { referenceOf } from "../secrets/reference.ts";
@@ -90,11 +91,8 @@ export async function findArchive(em: EntityManager, listId: string): Promise<Ar
   return rows[0];
 }
 
-export interface Issue {
+export interface Issue extends Title {
   url: string;
-  title: string;
-  /** As inboxes show it after the title. */
-  text: string;
   /** When it was sent: ISO 8601. */
   at: string;
 }
@@ -109,10 +107,10 @@ export async function readIssues(em: EntityManager, vault: Vault, publicUrl: str
     where n.status = 'SENT' and n.is_public is not false
     order by ${SENT_AT} desc, n.id desc limit ${MOST_SHOWN}`.execute(kysely(em));
   const { teamId, listName } = archive;
-  const subjects = rows.flatMap(({ subject, body }) => [publicSubject(subject), inboxText(body)]);
-  const titles = await readInThread(teamId, () => titlesInThread(teamId, { subjects, listName }));
+  const mails = rows.map(({ subject, body }) => ({ subject, body }));
+  const titles = await readInThread(teamId, () => titlesInThread(teamId, { mails, listName }));
   return rows.map(({ id, at }, i): Issue => {
-    const [title, text = ""] = titles.slice(2 * i).map((text) => text.trim());
-    return { url: newsletterUrl(vault, publicUrl, id), title: title || listName, text: cutInboxText(text), at };
+    const { title = "", text = "" } = titles[i] ?? {};
+    return { url: newsletterUrl(vault, publicUrl, id), title: title || listName, text, at };
   });
 }
