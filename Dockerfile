@@ -29,12 +29,11 @@ COPY domain/audience/rules.ts ./domain/audience/
 RUN node console/build.ts
 
 # Without the bundler's compiler, and without what is for `npm start` alone: the embedded Postgres, Node, the console's packages.
-# Temporal's package brings its core for five platforms.
 FROM base AS dependencies
 COPY package.json package-lock.json .npmrc ./
+COPY stack/launch.mjs stack/temporal-ways.mjs ./stack/
 RUN npm ci --omit=dev --omit=optional --ignore-scripts \
-  && find node_modules/@temporalio/core-bridge/releases -mindepth 1 -maxdepth 1 \
-    ! -name "$(uname -m)-unknown-linux-gnu" -exec rm -r {} +
+  && node -e 'import("./stack/launch.mjs").then(({ dropUnused }) => dropUnused("node_modules"))'
 
 FROM base AS mailkeel
 # Temporal's client takes the certificates it trusts from the system.

@@ -55,11 +55,12 @@ export function dropUnused(modules) {
   const cpu = { x64: "x86_64", arm64: "aarch64" }[process.arch];
   const system = { linux: "unknown-linux-gnu", darwin: "apple-darwin", win32: "pc-windows-msvc" }[process.platform];
   const builds = readdirSync(`${core}/releases`).filter((name) => name !== `${cpu}-${system}`);
-  const nodes = readdirSync(`${modules}/node/node_modules`).filter((name) => name.startsWith("node-"));
+  const ofNode = `${modules}/node/node_modules`;
+  const nodes = existsSync(ofNode) ? readdirSync(ofNode).filter((name) => name.startsWith("node-")) : [];
   const maps = readdirSync(modules, { recursive: true }).filter((path) => path.endsWith(".map"));
   for (const path of [
     ...builds.map((name) => `${core}/releases/${name}`),
-    ...nodes.map((name) => `${modules}/node/node_modules/${name}/include`),
+    ...nodes.map((name) => `${ofNode}/${name}/include`),
     `${core}/sdk-core`,
     ...maps.map((path) => `${modules}/${path}`),
   ])
