@@ -20,7 +20,7 @@ const run = promisify(execFile);
 const ROOT = `${import.meta.dirname}/../..`;
 const BUILD_MINUTES = 15;
 const RECIPIENTS = 20;
-/** What a server pulls holds no program for development. Of it Debian and Node are about half. */
+/** Of the image, which has no package for development. Debian and Node are about half of it. */
 const MOST_MB = 700;
 /** Podman would raise these limits of root, which a container may not do. */
 const LIMITS = ["--ulimit", "nofile=10240:10240", "--ulimit", "nproc=10240:10240"];

@@ -53,7 +53,7 @@ export const formsRouter = router({
       return { id: params.formId };
     },
   ),
-  /** What its page says besides the form's own texts, in the brand's language; "{list}" stands for the list's name. */
+  /** The texts of its page that a form does not bring, in the brand's language; "{list}" stands for the list's name. */
   words: consoleQuery({ role: "VIEWER", input: z.strictObject({}) }, async ({ ctx: { em, tenant } }) => {
     const { language, teamName } = await brandOf(em, tenant.teamId);
     const { signUp, confirm } = wordsOf(language);
