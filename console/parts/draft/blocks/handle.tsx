@@ -42,7 +42,9 @@ export function Handle({ editor, block }: HandleProps) {
         // A second press on columns goes to their first block.
         const isAgain = selection instanceof NodeSelection && selection.from === from;
         const at = isAgain && block?.node.type.name === "columns" ? from + 2 : from;
-        editor.chain().setNodeSelection(at).focus().run();
+        editor.commands.setNodeSelection(at);
+        // The command "focus" waits for a frame, and a key pressed before it went to this button.
+        editor.view.focus();
         showDock();
       }}
       onDragStart={({ dataTransfer }) => {
