@@ -17,6 +17,7 @@ import { isOpen, type Kind, useCalls, useProgress, waitingIn } from "../parts/se
 import { CheckSend } from "../parts/send/check-send.tsx";
 import { Commands, LiveSend } from "../parts/send/live-send.tsx";
 import { Report, SaveRecipients } from "../parts/send/report.tsx";
+import { SendTime } from "../parts/send/time.tsx";
 import { SaveAsTemplate } from "../parts/templates.tsx";
 import { useData, useRole, useWorkspace } from "../session.tsx";
 
@@ -111,7 +112,11 @@ function Shown({ kind, draft }: { kind: Kind; draft: Draft }) {
       {/* No check begins once the writer has left it, after a save that took long. */}
       <section className="stack" id={SEND} tabIndex={-1} aria-label="Send" onBlur={() => setAsked(false)}>
         <h2>{hasEnded ? "Report" : "Send"}</h2>
-        {isDraft && <Choices kind={kind} draft={draft} />}
+        {isDraft && (
+          <Choices kind={kind} draft={draft}>
+            <SendTime kind={kind} id={id} />
+          </Choices>
+        )}
         {!isDraft ? (
           <Part>
             <SendOf kind={kind} draft={draft} />

@@ -18,8 +18,8 @@ export function useFilters(): [Filters, (patch: Filters, options?: { ignoreBlock
 export const choiceOf = <Choice extends string>(choices: Readonly<Record<Choice, unknown>>, value = "") =>
   value in choices ? (value as Choice) : undefined;
 
-/** A search that begins with Enter or its button. */
-export function SearchFilter({ name, label, submit = "Search" }: { name: string; label: string; submit?: string }) {
+/** A search that begins with Enter or its button. @param placeholder in the place of the button */
+export function SearchFilter({ name, label, placeholder }: { name: string; label: string; placeholder?: string }) {
   const [{ [name]: value = "" }, set] = useFilters();
   return (
     <search key={value}>
@@ -31,9 +31,9 @@ export function SearchFilter({ name, label, submit = "Search" }: { name: string;
       >
         <label>
           <span className="muted">{label}</span>
-          <input type="search" name={name} defaultValue={value} maxLength={320} />
+          <input type="search" name={name} defaultValue={value} maxLength={320} placeholder={placeholder} />
         </label>
-        <button type="submit">{submit}</button>
+        {!placeholder && <button type="submit">Search</button>}
         {value && (
           <button type="button" className="plain" onClick={() => set({ [name]: undefined })}>
             Clear

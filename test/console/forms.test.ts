@@ -32,6 +32,7 @@ describe("The console's forms", function () {
     await inPage({}, async (page) => {
       await enter(page, owner.id);
       await page.goto(`${origin}/console/${team.id}/live/newsletters/${newsletterId}`);
+      await page.getByText("To: choose a list").click();
       const picker = page.getByRole("combobox", { name: "Lists" });
       await picker.focus();
       for (const key of ["4", "1", "7"]) await page.keyboard.press(key);

@@ -28,11 +28,7 @@ export function Body({ content, onChange, problem, compile, ...more }: Props) {
     onChange({ blocks: "", body: await compile() });
   };
   return (
-    <section className="stack" aria-label="Text">
-      <div className="head">
-        <h2>{isOfHtml ? "HTML" : "Text"}</h2>
-        {!more.readOnly && <Act title={other} note={words} act={change} />}
-      </div>
+    <section className="stack" aria-label={isOfHtml ? "HTML" : "Text"}>
       <Part>
         {isOfHtml ? (
           <HtmlEditor
@@ -45,6 +41,11 @@ export function Body({ content, onChange, problem, compile, ...more }: Props) {
           <BlocksEditor value={content.blocks || EMPTY} onChange={(value) => onChange({ blocks: value })} {...more} />
         )}
       </Part>
+      {!more.readOnly && (
+        <div className="actions">
+          <Act title={other} note={words} act={change} />
+        </div>
+      )}
     </section>
   );
 }

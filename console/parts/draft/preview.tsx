@@ -1,13 +1,12 @@
 import { useQuery } from "@tanstack/react-query";
 import { useWorkspace } from "../../session.tsx";
 import { ChoiceFilter, SearchFilter, useFilters } from "../filters.tsx";
-import { Facts, Loading, Notice, Problem } from "../page.tsx";
+import { Loading, Notice, Problem } from "../page.tsx";
 import type { Mail } from "./drafts.ts";
 
-const [WIDE, PHONE, TEXT] = ["Wide (600 px)", "Phone (360 px)", "Text part"];
-const IS_PHONE = window.matchMedia("(max-width: 48rem)").matches;
-/** The view at first has the width that the reader's own screen has room for. */
-const [FIRST_VIEW, VIEWS] = IS_PHONE ? [PHONE, { wide: WIDE, text: TEXT }] : [WIDE, { phone: PHONE, text: TEXT }];
+const VIEWS = { wide: "Wide (600 px)", phone: "Phone (360 px)", text: "Text part" };
+/** At first, the mail has the width for which the reader's own screen has room. */
+const firstView = () => (window.matchMedia("(max-width: 48rem)").matches ? "phone" : "wide");
 /** Of whom the mail is shown, beside the people who are found. */
 const EXAMPLES = { sample: "An example with a name", nameless: "An example without a name" };
 const LOOKS = { dark: "Dark", bare: "Without images" };
@@ -45,7 +44,9 @@ interface PreviewProps {
 /** The saved mail as one person would get it. Its HTML is a page of its own, which may run nothing. */
 export function Preview({ mail, version }: PreviewProps) {
   const { client, base, team, environment } = useWorkspace();
-  const [{ person, find, view = IS_PHONE ? "phone" : "wide", look }, set] = useFilters();
+  const first = firstView();
+  const { [first]: any, ...views } = VIEWS;
+  const [{ person, find, view = first, look }, set] = useFilters();
   const query = useQuery({
     queryKey: [base, "preview", mail, version, person],
     queryFn: async () => (await client.app.content.preview.query({ query: { ...mail, person } })).data,
@@ -76,7 +77,7 @@ export function Preview({ mail, version }: PreviewProps) {
   return (
     <section className="stack" aria-label="Preview">
       <Dock />
-      <h2>Preview</h2>
+      <h2 className="hidden">Preview</h2>
       <div className="filters">
         <ChoiceFilter
           name="person"
@@ -88,8 +89,8 @@ export function Preview({ mail, version }: PreviewProps) {
             ...Object.fromEntries(others),
           }}
         />
-        <SearchFilter name="find" label="Other people: address or name" submit="Find" />
-        <ChoiceFilter name="view" label="View" any={FIRST_VIEW} choices={VIEWS} />
+        <SearchFilter name="find" label="Other people: address or name" placeholder="Other people" />
+        <ChoiceFilter name="view" label="View" any={any} choices={views} />
         <ChoiceFilter name="look" label="Look" any="Light" choices={LOOKS} />
       </div>
       <Notice>{find && found.data?.length === 0 && "No matches."}</Notice>
@@ -98,14 +99,15 @@ export function Preview({ mail, version }: PreviewProps) {
       <Problem error={query.error} />
       {shown && (
         <>
-          <Facts
-            of={[
-              ["From", shown.from ? mailbox(shown.from) : "no sender yet"],
-              ["To", `${mailbox(shown.to)}${shown.is_sample ? " (an example)" : ""}`],
-              ["Subject", shown.subject || "none yet"],
-              ["Preheader", shown.preheader || "none yet"],
-            ]}
-          />
+          <div className="facts">
+            <small className="muted">
+              {shown.from ? mailbox(shown.from) : "No sender yet"} to {mailbox(shown.to)}
+              {shown.is_sample && " (an example)"}
+            </small>
+            <p>
+              <strong>{shown.subject || "No subject yet"}</strong> <span className="muted">{shown.preheader}</span>
+            </p>
+          </div>
           {shown.problems.map((problem) => (
             <p key={problem.message} className="wrong">
               Fix before sending: in the {problem.field}, {problem.message}.

@@ -1,5 +1,5 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
-import { useState } from "react";
+import { type ReactNode, useState } from "react";
 import { useRole, useWorkspace } from "../../session.tsx";
 import { Combobox } from "../combobox.tsx";
 import { useEdit } from "../edit.tsx";
@@ -50,7 +50,6 @@ export function Recipients({ kind, draft }: Of) {
   const { one, save, dialog } = useChoices({ kind, draft });
   const chosen = "lists" in draft ? draft.lists : [draft.segment_id];
   const names = targets.filter(({ id }) => chosen.includes(id)).map(({ name }) => name);
-  const [isOpen] = useState(names.length === 0);
   const saveSegment = (chosen: string) => {
     const body = { segment_id: chosen || null };
     return save(body, (options) => change.mutate({ body: { ...one, ...body } }, options));
@@ -58,9 +57,9 @@ export function Recipients({ kind, draft }: Of) {
   const isDeleted = segment_id !== null && !segments.some(({ id }) => id === segment_id);
   const deleted = isDeleted ? [{ id: segment_id, name: `${segment_name} (deleted: choose another)` }] : [];
   return (
-    <details className="stack" open={isOpen}>
+    <details className="stack">
       <summary>
-        To: {names.join(", ") || `choose ${kind === "newsletter" ? "a list" : "a segment"}`}
+        To: {names.join(", ") || <span className="warn">choose {kind === "newsletter" ? "a list" : "a segment"}</span>}
         {"lists" in draft && segment_name && `, in segment ${segment_name}`}
       </summary>
       {"lists" in draft ? (
@@ -115,7 +114,7 @@ export function Recipients({ kind, draft }: Of) {
 }
 
 /** On which days a draft starts, and whether opens and clicks are counted. */
-export function Choices({ kind, draft }: Of) {
+export function Choices({ kind, draft, children }: Of & { children: ReactNode }) {
   const { client, current } = useWorkspace();
   const { tracking, team_tracking } = useSettings(kind, draft.id);
   const { change } = client.app.content;
@@ -123,8 +122,11 @@ export function Choices({ kind, draft }: Of) {
   const [isOpen] = useState(draft.send_days.length > 0);
   return (
     <div className="cards">
-      <details className="stack" open={isOpen}>
-        <summary>Choose days</summary>
+      <div className="card stack">{children}</div>
+      <details className="card stack" open={isOpen}>
+        <summary>
+          Days: <strong>{draft.send_days.map((day) => DAYS[day - 1]).join(", ") || "any"}</strong>
+        </summary>
         <Several
           label="Days it may start"
           hint={`In the team's time zone, ${current.timeZone}. Choose none for any day.`}

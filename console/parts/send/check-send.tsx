@@ -12,7 +12,7 @@ import { Field } from "../form.tsx";
 import { Facts, Problem, When } from "../page.tsx";
 import { type GateReport, type Kind, useCalls } from "./calls.ts";
 import { MailFacts } from "./live-send.tsx";
-import { SendTime, useStartText } from "./time.tsx";
+import { useStartText } from "./time.tsx";
 import { people, percent } from "./words.ts";
 
 type GateState = GateReport["gates"][number];
@@ -93,7 +93,6 @@ export function CheckSend({ kind, draft, onShow, isAsked, onBegin }: CheckProps)
 
   return (
     <div className="stack">
-      <SendTime kind={kind} id={id} />
       <p className="muted">
         The check looks at everything that could stop the send, and counts the recipients. It sends nothing.
         {!maySend && " You can check it; an admin or owner of the team can send it."}
