@@ -406,10 +406,14 @@ function OpenStep({ sequence, stepId, after, mayEdit, onClose, onNew }: StepProp
   const place: Place = {
     ...{ queryKey: ["sequences", id, "steps", stepId], fields: FIELDS, isAutosaved: status === "DRAFT" },
     read: async () => {
-      const { step, ...facts } = (await sequences.step.query({ params, query: { step_id: stepId } })).data;
+      const {
+        step,
+        first_blocks: blocks,
+        ...facts
+      } = (await sequences.step.query({ params, query: { step_id: stepId } })).data;
       // The first mail of a sequence is a welcome.
       const wait_minutes = steps.length === 0 || after === FIRST ? 0 : NEW.wait_minutes;
-      return { data: { ...textsOf(step ?? { ...NEW, wait_minutes }), id, ...facts } };
+      return { data: { ...textsOf(step ?? { ...NEW, wait_minutes, blocks }), id, ...facts } };
     },
     write: (_, content, options) => save(content, options),
   };

@@ -144,6 +144,11 @@ describe("Templates", () => {
       assert.deepEqual([first, second?.type], [logo, then]);
       assert.match(body ?? "", /<img [^>]*alt="Kestrel"/);
     }
+    const params = { sequenceId: await makeSequence(sender, { steps: [step("a")], isStarted: false }) };
+    const firstBlocks = async (step_id: string) =>
+      (await ada.app.sequences.step.query({ params, query: { step_id } })).data.first_blocks?.content;
+    assert.deepEqual(await firstBlocks("new"), [logo, { type: "paragraph", content: [] }]);
+    assert.equal(await firstBlocks("a"), undefined);
   });
 
   it("are shown to no other team, keep their images, and end with their team", async () => {

@@ -11,8 +11,10 @@ import { countSegment } from "../../../domain/audience/segments/segments.ts";
 import { noteEdit } from "../../../domain/edits.ts";
 import { ApiError, ERRORS, type ErrorCode } from "../../../domain/errors.ts";
 import { isOfBrand } from "../../../domain/mail/blocks/compile.ts";
+import { withLogo } from "../../../domain/mail/blocks/logo.ts";
 import { sentenceFor } from "../../../domain/mail/smtp-sentences.ts";
 import { mergeTags } from "../../../domain/mail/template.ts";
+import { BLANK } from "../../../domain/mail/templates/own.ts";
 import { resumeRefusal } from "../../../domain/sends/client-commands.ts";
 import { PAUSE_REASONS } from "../../../domain/sends/pause-reasons.ts";
 import { isRefusalReason, sentenceOf } from "../../../domain/sends/refusal.ts";
@@ -167,13 +169,15 @@ export const sequencesRouter = router({
     },
   ),
 
-  /** One step as its writer sees it; null for one that there is not. */
+  /** One step as its writer sees it; for one that there is not null, and the blocks with which it begins. */
   step: consoleQuery(
     { role: "VIEWER", isHeavy: true, input: z.strictObject({ params, query: z.strictObject({ step_id: stepId }) }) },
     async ({ ctx, input: { params, query } }) => {
       const { step, updatedAt } = await readStep(ctx.em, ctx.tenant, params.sequenceId, query.step_id);
-      const isOld = step?.blocks != null && !isOfBrand(step.body, await brandOf(ctx.em, ctx.tenant.teamId));
-      return { step, updated_at: updatedAt, is_of_old_brand: isOld };
+      const brand = await brandOf(ctx.em, ctx.tenant.teamId);
+      const isOld = step?.blocks != null && !isOfBrand(step.body, brand);
+      const first = step ? null : withLogo(BLANK.blocks, brand);
+      return { step, first_blocks: first, updated_at: updatedAt, is_of_old_brand: isOld };
     },
   ),
 

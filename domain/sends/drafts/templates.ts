@@ -6,7 +6,7 @@ import { transaction } from "../../../db/transaction.ts";
 import { moveToBin } from "../../bin/bin.ts";
 import { orNotFound } from "../../errors.ts";
 import { newId } from "../../ids.ts";
-import { logoBlocks } from "../../mail/blocks/logo.ts";
+import { withLogo } from "../../mail/blocks/logo.ts";
 import type { BlockDocument } from "../../mail/blocks/schema.ts";
 import { showInThread } from "../../mail/examination.ts";
 import { SAMPLE } from "../../mail/template.ts";
@@ -87,7 +87,7 @@ async function composeTemplate(em: EntityManager, tenant: Tenant, id: string, { 
   const found: Partial<Content> = own ?? orNotFound(await em.findOne(Template, { id }));
   const { subject = null, preheader = null, body = null } = found;
   const blocks = own
-    ? { ...own.blocks, content: [...logoBlocks(await brandOf(em, tenant.teamId)), ...own.blocks.content] }
+    ? withLogo(own.blocks, await brandOf(em, tenant.teamId))
     : ((found.blocks ?? null) as BlockDocument | null);
   const shown = blocks && isShown ? withPlaceholders(blocks) : blocks;
   return {
