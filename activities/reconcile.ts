@@ -150,6 +150,7 @@ async function pauseOf(
   const { outcome, sent = 0 }: { outcome: string; sent?: number } = await client.workflow
     .getHandle(sendWorkflowId(id), runId)
     .result();
-  if (outcome === "expired" || outcome === "refused") return {};
+  // An operator may have ended it while Postgres did not know it, and a later restore knows it again.
+  if ((outcome === "expired" || outcome === "refused") && sent === 0) return {};
   return { reason: PAUSE_REASONS.databaseRestored, sent };
 }

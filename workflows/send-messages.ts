@@ -9,7 +9,7 @@ import { instantOf } from "./steps.ts";
 
 export interface SendInput extends SendStart {
   /** A run hands more to the one that follows it. */
-  resume?: { lanes?: readonly LaneView[]; known?: KnownProgress; setBack?: SetBack };
+  resume?: { lanes?: readonly LaneView[]; known?: KnownProgress; setBack?: SetBack; sentBefore?: number };
 }
 
 export interface SendOutcome {

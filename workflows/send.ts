@@ -38,6 +38,8 @@ interface RunView extends SendView {
   lanes: LaneView[];
   /** Replaced, never changed: a step is compared with how far the send was when the step began. */
   known?: KnownProgress | undefined;
+  /** Mails before a restore after which an operator resumed the send: a later restore may queue them once more. */
+  sentBefore?: number | undefined;
   pauses: PendingCommand<Command>[];
   cancels: PendingCommand<Command>[];
 }
@@ -97,8 +99,10 @@ class Send {
       if (next.kind === "wait") await this.#wait(next);
       else if (next.kind === "continueAsNew") await this.#continueAsNew();
       else if (next.kind === "end") {
-        const { settled } = this.#view;
-        const counts = settled && { sent: settled.sent, unknown: settled.unknown };
+        const { settled, setBack } = this.#view;
+        // After a restore the ledger knows fewer mails than left, and the next restore asks this outcome.
+        const sent = Math.max(settled?.sent ?? 0, setBack?.sent ?? 0, this.#view.sentBefore ?? 0);
+        const counts = { ...((settled ?? setBack) && { sent }), ...(settled && { unknown: settled.unknown }) };
         if (await this.loop.areAllAnswered()) return { outcome: next.outcome, ...counts };
       } else await this.loop.tryStep(next.kind, () => this.#take(next, pending), pending);
       if (this.#view.send) token.cancel();
@@ -186,7 +190,7 @@ class Send {
         if (!(await this.#ask(() => steps.resumeSend(this.#id, areGone, command.resumes))))
           return pending.reply(ANSWERS.nothingToResume);
         const { setBack } = view;
-        if (setBack?.isPaused) view.setBack = undefined;
+        if (setBack?.isPaused) Object.assign(view, { setBack: undefined, sentBefore: setBack.sent });
         this.loop.drop("pause", ANSWERS.resumedMeanwhile, pending);
         if (view.setBack) return pending.reply(ANSWERS.pausedMeanwhile);
         return pending.reply(setBack ? ANSWERS.continuesSetBack : ANSWERS.continues);
@@ -349,7 +353,10 @@ class Send {
     const lanes = send?.accountIds.map((accountId) => driven.get(accountId) ?? { accountId, ...newLane });
     Object.assign(view, { send, lanes: lanes ?? [] });
     const wasSetBack = known !== undefined && (!send || isSetBack(known, send));
-    if (wasSetBack) view.setBack = { sent: Math.max(known.sent, view.setBack?.sent ?? 0), isPaused: false };
+    if (wasSetBack) {
+      const sent = Math.max(known.sent, view.setBack?.sent ?? 0, view.sentBefore ?? 0);
+      view.setBack = { sent, isPaused: false };
+    }
     // Once it was found behind, Postgres counts as it is: an operator decides.
     if (send) view.known = progressOf(send, wasSetBack ? undefined : view.known);
     if (!send) return;
@@ -386,8 +393,8 @@ class Send {
   async #continueAsNew(): Promise<void> {
     this.loop.drop("resendUnknown", ANSWERS.resendLost);
     if (!(await this.loop.areAllAnswered())) return;
-    const { lanes, known, setBack } = this.#view;
-    const resume = { lanes, ...(known && { known }), ...(setBack && { setBack }) };
+    const { lanes, known, setBack, sentBefore } = this.#view;
+    const resume = { lanes, ...(known && { known }), ...(setBack && { setBack }), ...(sentBefore && { sentBefore }) };
     await workflow.continueAsNew<typeof sendWorkflow>({ ...this.#input, resume });
   }
 }

@@ -132,6 +132,7 @@ describe("After a restore of an older backup", () => {
     );
     assert.ok(sendId && vanishedId);
     const restore = await backUpSends(sender);
+    const afterConfirm = await backUpSends(vanishing);
     await Promise.all([beginToday(sender, sendId), beginToday(vanishing, vanishedId)]);
     for (const each of senders) {
       await eventually(async () => (await ledgerStates(each)).DEFERRED === 1 && (await mailed(each)).length === 4);
@@ -148,11 +149,42 @@ describe("After a restore of an older backup", () => {
 
     assert.match(String(await command(vanishedId, "cancel")), /CANCELLED/);
     assert.equal((await workflowOf(vanishedId).result()).outcome, "refused");
+    await afterConfirm();
+    await makeDue(vanishing, vanishedId);
+    await untilHeld(temporal, vanishing, vanishedId);
+    await assert.rejects(command(vanishedId, "resume"), refusesWithout(4));
+    await assertNobodyTwice(vanishing);
+    await command(vanishedId, "cancel");
     await setFaults([]);
     await assert.rejects(command(sendId, "resume", 5), refusesWithout(4));
     assert.equal(await command(sendId, "resume", 4), ANSWERS.continuesSetBack);
     await untilStatus(sender, ["SENT"]);
     assert.equal((await mailed(sender)).length, 9, "an operator had all five mailed again");
+  });
+
+  it("a send that was cancelled after a restore is held by the next one, and asks for the number of mails again", async () => {
+    const sender = await makeSender({ recipients: 3, credits: 3 });
+    const sendId: string = (await startTomorrow(sender)).data.id;
+    const backup = await backUpSends(sender);
+    const restore = async () => {
+      await workflowOf(sendId).result();
+      await backup();
+      await makeDue(sender, sendId);
+      await untilHeld(temporal, sender, sendId);
+      await assert.rejects(command(sendId, "resume"), refusesWithout(3));
+    };
+    await beginToday(sender, sendId);
+    await restore();
+    await command(sendId, "cancel");
+    await restore();
+
+    await setFaults([{ stage: "rcpt", match: sender.audience, code: 450, message: "4.2.0 later" }]);
+    assert.equal(await command(sendId, "resume", 3), ANSWERS.continuesSetBack);
+    await eventually(async () => (await ledgerStates(sender)).DEFERRED === 3, { what: "recipients that wait" });
+    await command(sendId, "cancel");
+    await restore();
+    await command(sendId, "cancel");
+    await assertNobodyTwice(sender);
   });
 
   describe("in the middle of a slice", () => {
