@@ -544,6 +544,18 @@ describe("The end of a send", () => {
     assert.deepEqual(await ledgerStates(sender), { SENT: 2, QUEUED: 1 });
   });
 
+  it("stays held for a restore of Postgres, whatever pauses it before or after, until an operator resumes it", async () => {
+    const { em, sendId } = await untaken(1);
+    const { complaints, client, databaseRestored, workflowEnded } = PAUSE_REASONS;
+    const reasonAfter = async (reason: string | null) => (await pauseSend(em(), sendId, reason)).state?.pauseReason;
+    assert.equal(await reasonAfter(complaints), complaints);
+    for (const reason of [databaseRestored, null, client, complaints, workflowEnded, "login_refused"]) {
+      assert.equal(await reasonAfter(reason), databaseRestored);
+    }
+    await resumeSend(em(), sendId);
+    assert.equal(await reasonAfter(null), null);
+  });
+
   it("knows since when it is paused, also where a process of 1.0 has paused it, and forgets it when it continues", async () => {
     const { em, sendId } = await untaken(1);
     const pausedForMs = async () => (await pauseSend(em(), sendId, PAUSE_REASONS.client)).state?.pausedForMs ?? -1;

@@ -184,16 +184,18 @@ export function beginSend(em: EntityManager, sendId: string): Promise<ChangedSen
   return change(em, sendId, ({ startsInMs }) => (startsInMs > 0 ? undefined : { from: ["SCHEDULED"], to: "SENDING" }));
 }
 
+/** Reasons that no further pause hides, the gravest first: an operator who resumes the send has to know of them. */
+const KEPT_REASONS: readonly (string | null)[] = [PAUSE_REASONS.databaseRestored, PAUSE_REASONS.complaints];
+
 /**
- * A send that complaints have paused keeps that reason: an operator who resumes it has to know of them.
+ * A send that is paused for one of `KEPT_REASONS` keeps it, unless it is paused for a graver one.
  * @param pauseReason a code when no operator paused it; where several accounts have failed, the code of each behind its
  *   id
  */
 export function pauseSend(em: EntityManager, sendId: string, pauseReason: string | null = null): Promise<ChangedSend> {
   return change(em, sendId, (before) => {
-    const isForComplaints = before.status === "PAUSED" && before.pauseReason === PAUSE_REASONS.complaints;
-    const reason = isForComplaints ? PAUSE_REASONS.complaints : pauseReason;
-    return { from: ["SCHEDULED", "SENDING"], to: "PAUSED", pauseReason: reason };
+    const kept = KEPT_REASONS.find((reason) => reason === before.pauseReason || reason === pauseReason);
+    return { from: ["SCHEDULED", "SENDING"], to: "PAUSED", pauseReason: kept ?? pauseReason };
   });
 }
 
