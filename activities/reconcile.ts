@@ -129,7 +129,10 @@ async function reconcileSequences({ orm, log, vault, stopping }: ActivityDeps): 
     await forEachAlone(client, log, "sequences", page, async ({ sweep, ...sequence }) => {
       const em = orm.em.fork();
       const { id } = sequence;
-      if (!listed.has(sequenceWorkflowId(id))) await restoreSequence(client, em, log, sequence);
+      const workflow = sequenceWorkflowId(id);
+      if (!listed.has(workflow)) await restoreSequence(client, em, log, sequence);
+      // Postgres was restored: its workflow compares the waves, and continues or has the sequence PAUSED.
+      else if (listed.get(workflow) !== sequence.status) await wakeUp(client, workflow);
       if (sweep !== "none") await sweepSegment(em, vault, id, sweep === "all people");
       if (sweep === "all people") await leaveIneligible(em, id);
     });

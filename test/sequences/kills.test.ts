@@ -124,6 +124,27 @@ describe("A sequence", () => {
     await handle.executeUpdate("stop");
   });
 
+  it("whose status a restore has changed shows operators the status of Postgres", async () => {
+    const sender = await makeSender({ recipients: [] });
+    const id = await makeSequence(sender, { steps: [step("a")] });
+    const { client } = await temporalClient();
+    const untilShown = (status: string) =>
+      eventually(
+        async () => {
+          await client.schedule.getHandle(RECONCILER_ID).trigger();
+          const { searchAttributes } = await client.workflow.getHandle(sequenceWorkflowId(id)).describe();
+          return searchAttributes["SendStatus"]?.[0] === status;
+        },
+        { what: `${status} in the UI` },
+      );
+    await untilShown("ACTIVE");
+    for (const status of ["PAUSED", "ACTIVE"]) {
+      await sql`update campaigns set status = ${status} where id = ${id}`.execute(kysely(sender.em.fork()));
+      await untilShown(status);
+    }
+    await client.workflow.getHandle(sequenceWorkflowId(id)).executeUpdate("stop");
+  });
+
   it("that Postgres has forgotten ends its workflow", async () => {
     const { team } = await makeSender({ recipients: [] });
     const input = { campaignId: newId("campaign"), teamId: team.id, wave: 3 };
