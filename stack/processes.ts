@@ -1,5 +1,5 @@
 import { type ChildProcess, fork } from "node:child_process";
-import { closeSync, openSync } from "node:fs";
+import { closeSync, fstatSync, openSync } from "node:fs";
 import { open } from "node:fs/promises";
 import { setTimeout as delay } from "node:timers/promises";
 import type { GuardedCommand, ReadyMessage } from "./guard.ts";
@@ -80,13 +80,17 @@ function forkTethered(entry: string, args: string[], env: NodeJS.ProcessEnv, log
   return fork(entry, args, { env, execArgv: ["--import", TETHER], detached: true, stdio: [...stdio] });
 }
 
-async function lastLines(file: string, count = 15): Promise<string> {
+/** A refusal is one line of text, which the other parts of the process may have buried under lines of JSON. @param from in bytes */
+async function lastLines(file: string, from: number, count = 15): Promise<string> {
   const handle = await open(file, "r");
   try {
     const { size } = await handle.stat();
-    const start = Math.max(0, size - 8_192);
-    const { buffer, bytesRead } = await handle.read({ buffer: Buffer.alloc(8_192), position: start });
-    return buffer.toString("utf8", 0, bytesRead).trim().split("\n").slice(-count).join("\n");
+    const position = Math.max(from, size - 8_192);
+    const { buffer, bytesRead } = await handle.read({ buffer: Buffer.alloc(8_192), position });
+    const lines = buffer.toString("utf8", 0, bytesRead).trim().split("\n");
+    if (position > from) lines.shift();
+    const texts = lines.filter((line) => !line.startsWith("{"));
+    return (texts.length > 0 ? texts : lines).slice(-count).join("\n");
   } finally {
     await handle.close();
   }
@@ -108,6 +112,8 @@ class ManagedProcess {
   #exited: Promise<string> = Promise.resolve("not started");
   #stopping = new AbortController();
   #startedAt = 0;
+  /** Bytes that earlier runs have written to its log. */
+  #logBegin = 0;
   #backoffMs = BACKOFF_MS.first;
   readonly #times: ProcessTimes;
 
@@ -126,7 +132,7 @@ class ManagedProcess {
       await this.#launch();
     } catch (error) {
       await this.stop();
-      const log = await lastLines(this.spec.log).catch(() => "");
+      const log = await lastLines(this.spec.log, this.#logBegin).catch(() => "");
       const reason = error instanceof Error ? error.message : String(error);
       throw new StackError(`${this.spec.name} did not start: ${reason}. The end of ${this.spec.log}:\n${log}`);
     }
@@ -137,6 +143,7 @@ class ManagedProcess {
     const { spec } = this;
     this.#stopping.signal.throwIfAborted();
     const log = openSync(spec.log, "a", 0o600);
+    this.#logBegin = fstatSync(log).size;
     const foreign = "command" in spec;
     const child = forkTethered(foreign ? GUARD : spec.entry, foreign ? [] : (spec.args ?? []), spec.env, log);
     closeSync(log);

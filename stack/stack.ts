@@ -3,6 +3,7 @@ import { chmod, mkdir, rm } from "node:fs/promises";
 import { resolve } from "node:path";
 import { type Env, givenVariables, isSetting, readEnv } from "../config/env.ts";
 import { CLOSE_MARGIN_MS } from "../config/stop-limit.ts";
+import { codeOf } from "../db/unreachable.ts";
 import { type PoolName, TASK_QUEUES } from "../temporal/ids.ts";
 import {
   givenDatabase,
@@ -26,6 +27,9 @@ const poolsOf = ({ RETURN_PATH_DOMAIN }: Record<string, string>): PoolName[] =>
 
 /** A process with a health port. */
 export type Watched = "api" | PoolName;
+
+/** SQLSTATE. */
+const REFUSED_PASSWORD = "28P01";
 
 const ROOT = resolve(import.meta.dirname, "..");
 /** Keeps compiled sources between starts: a process starts in a third of the time, and with less memory. */
@@ -201,8 +205,15 @@ export class Stack {
     try {
       await migrate(migrationUrl, databaseUrl);
     } catch (cause) {
-      // An error in the embedded database is a defect of ours, so it is shown in full.
-      if (!this.#options.source["DATABASE_URL"]) throw cause;
+      const { settings, source } = this.#options;
+      if (!source["DATABASE_URL"] && cause instanceof Error && codeOf(cause) === REFUSED_PASSWORD) {
+        throw new StackError(
+          `${settings.DATA_DIR}/secrets.json is not that of its database, which refuses the password. Restore both of one backup.`,
+          { cause },
+        );
+      }
+      // Another error in the embedded database is a defect of ours, so it is shown in full.
+      if (!source["DATABASE_URL"]) throw cause;
       const { host, pathname } = new URL(migrationUrl);
       const reason = cause instanceof Error ? cause.message : String(cause);
       throw new StackError(`MIGRATION_DATABASE_URL: the database ${host}${pathname} cannot be used: ${reason}`, {

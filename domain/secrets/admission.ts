@@ -61,7 +61,10 @@ async function checkKeys(connection: Connection, setting: KeySetting, keys: read
   for (const { key_id: id, fingerprint } of known) {
     const key = given.get(id);
     if (key !== undefined && fingerprintOf(key) !== fingerprint) {
-      throw new AdmissionError(`${setting}: the key ${id} is not the one that this database is used with.`);
+      throw new AdmissionError(
+        `${setting}: the key ${id} is not the one that this database is used with. Give it that one; ` +
+          "`npm start` reads it from the secrets.json of the backup.",
+      );
     }
   }
   const [[first] = [""]] = keys;

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
-import { existsSync, readdirSync, readFileSync, readlinkSync, rmSync, statSync } from "node:fs";
+import { randomBytes } from "node:crypto";
+import { existsSync, readdirSync, readFileSync, readlinkSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { Connection } from "@temporalio/client";
 import { POOLS } from "../../stack/stack.ts";
 import type { StackFile } from "../../stack/state.ts";
@@ -122,6 +123,28 @@ describe("the embedded stack", () => {
     assert.equal(existsSync(`${stack.dataDir}/stack.json`), false);
     await start();
     await findsItsData(file);
+  });
+
+  longIt("says in a short last line that its secrets are those of another database", async () => {
+    assert.equal(await stop(stack, "SIGINT"), 0, stack.output());
+    const path = `${stack.dataDir}/secrets.json`;
+    const secrets = readFileSync(path, "utf8");
+    for (const [wrong, line] of [
+      [
+        { signingSecret: randomBytes(32).toString("base64") },
+        /^SIGNING_SECRET: the key k1 is not the one .*secrets\.json/,
+      ],
+      [{ postgresPasswords: { owner: "x", application: "y" } }, /secrets\.json is not that of its database/],
+    ] as const) {
+      writeFileSync(path, JSON.stringify({ ...JSON.parse(secrets), ...wrong }));
+      const again = spawnStack({ dataDir: stack.dataDir });
+      assert.equal(await again.exited, 1);
+      const [, refusal = ""] = again.output().split("Mailkeel could not start.\n");
+      assert.match(refusal.trim().split("\n").at(-1) ?? "", line);
+      assert.ok(refusal.length < 500, refusal);
+    }
+    writeFileSync(path, secrets);
+    await start();
   });
 
   it("leaves nothing behind when start.mjs is killed", async () => {

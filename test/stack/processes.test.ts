@@ -36,4 +36,11 @@ describe("A child that starts", () => {
   it("is given up as soon as it ends", async () => {
     await assert.rejects(start("broken", "process.exit(3)"), /broken did not start: it stopped \(exit code 3\)/);
   });
+
+  it("ends its error with the text that this run wrote, without lines of JSON and what earlier runs wrote", async () => {
+    const refuses = (text: string) =>
+      `console.log("${text}"); for (let i = 0; i < 100; i++) console.log('{"level":50}'); process.exitCode = 1;`;
+    await assert.rejects(start("refused", refuses("SETTING: old")), /\nSETTING: old$/);
+    await assert.rejects(start("refused", refuses("SETTING: new")), /refused\.log:\nSETTING: new$/);
+  });
 });
