@@ -110,6 +110,14 @@ export function givenDatabase({ DATABASE_URL: url, MIGRATION_DATABASE_URL: owner
   return { url, ownerUrl, isNew: false };
 }
 
+/** For an operator whose own database cannot be migrated. */
+export function databaseRefusal(ownerUrl: string, cause: unknown): StackError {
+  const { host, pathname } = new URL(ownerUrl);
+  const reason = cause instanceof Error ? cause.message : String(cause);
+  const message = `MIGRATION_DATABASE_URL: the database ${host}${pathname} cannot be used: ${reason}`;
+  return new StackError(message, { cause });
+}
+
 /**
  * Brings up Postgres, Temporal with its UI, and the mail catcher, each in a process that ends with this one.
  * @throws {StackError} when one cannot be had; the others may be running then, `processes` stops them

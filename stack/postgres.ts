@@ -1,5 +1,5 @@
 import { execFile } from "node:child_process";
-import { constants } from "node:fs";
+import { constants, statSync } from "node:fs";
 import { access, chmod, chown, cp, lstat, mkdir, mkdtemp, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { totalmem } from "node:os";
@@ -147,6 +147,21 @@ async function initialise(home: string, { initdb }: Binaries, user: SystemUser |
   await rename(draft, `${home}/postgres`);
 }
 
+/** @throws {StackError} for a folder that this Postgres would refuse, e.g. one of a restore. @param uid that it runs as */
+async function assertUsable(folder: string, uid: number | undefined, version: string): Promise<void> {
+  const owner = statSync(folder).uid;
+  if (uid !== undefined && owner !== uid) {
+    throw new StackError(`DATA_DIR: ${folder} is of user ${owner}. Postgres runs as ${uid}: chown -R ${uid} ${folder}`);
+  }
+  const major = version.replace(/\..*/, "");
+  const found = await readFile(`${folder}/PG_VERSION`, "utf8").catch(() => undefined);
+  if (found?.trim() === major) return;
+  const content = found === undefined ? "no whole database" : `a database of Postgres ${found.trim()}`;
+  throw new StackError(
+    `DATA_DIR: ${folder} holds ${content}. Restore one of Postgres ${major} there, or set DATA_DIR to another folder.`,
+  );
+}
+
 /**
  * Memory for the pages that Postgres keeps, in MiB: an eighth of the machine's, and 1 GiB at most. It is taken as it is used.
  * @param memory of the machine, in bytes
@@ -175,6 +190,7 @@ export async function embeddedPostgres(options: {
   const folder = `${home}/postgres`;
   const isNew = !(await lstat(folder).catch(() => undefined));
   if (isNew) await initialise(home, binaries, user, options.passwords.owner);
+  else await assertUsable(folder, user?.uid ?? process.getuid?.(), (await shippedBinaries()).version);
 
   const settings = {
     listen_addresses: "127.0.0.1",

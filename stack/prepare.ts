@@ -6,6 +6,8 @@
 
 import { givenVariables, readEnv, SECRETS, SettingsError } from "../config/env.ts";
 import { migrate } from "../db/orm.ts";
+import { isUnreachable } from "../db/unreachable.ts";
+import { databaseRefusal } from "./infra.ts";
 import { prepareNamespace } from "./temporal.ts";
 import { explain } from "./terminal.ts";
 
@@ -15,7 +17,10 @@ try {
   if (env.MIGRATION_DATABASE_URL === undefined) {
     throw new SettingsError("MIGRATION_DATABASE_URL is not set: the database with the role that owns it.");
   }
-  await migrate(env.MIGRATION_DATABASE_URL, env.DATABASE_URL);
+  const { MIGRATION_DATABASE_URL: ownerUrl } = env;
+  await migrate(ownerUrl, env.DATABASE_URL).catch((error) => {
+    throw isUnreachable(error) ? databaseRefusal(ownerUrl, error) : error;
+  });
   console.log("The database schema is up to date.");
   await prepareNamespace({
     env: givenVariables(process.env),

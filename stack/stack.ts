@@ -1,11 +1,13 @@
 import { createHash } from "node:crypto";
-import { chmod, mkdir, rm } from "node:fs/promises";
+import { constants } from "node:fs";
+import { access, chmod, mkdir, rm } from "node:fs/promises";
 import { resolve } from "node:path";
 import { type Env, givenVariables, isSetting, readEnv } from "../config/env.ts";
 import { CLOSE_MARGIN_MS } from "../config/stop-limit.ts";
 import { codeOf } from "../db/unreachable.ts";
 import { type PoolName, TASK_QUEUES } from "../temporal/ids.ts";
 import {
+  databaseRefusal,
   givenDatabase,
   INFRA_STOP_ORDER,
   type Infra,
@@ -104,14 +106,18 @@ export class Stack {
     const dataDir = settings.DATA_DIR;
     // Settings first: nothing is made or started on wrong ones. The placeholders stand for values that are found out below.
     readEnv({ ...PLACEHOLDERS, ...source });
-    await mkdir(dataDir, { recursive: true }).catch((cause) => {
-      throw new StackError(`DATA_DIR: cannot make the folder ${dataDir} (${cause.code ?? cause.message})`, { cause });
-    });
+    const refuse = (cause: NodeJS.ErrnoException) => {
+      const remedy = "Make it a folder of the user who starts Mailkeel (chown -R), or set DATA_DIR to another one.";
+      throw new StackError(`DATA_DIR: cannot use ${dataDir} (${cause.code ?? cause.message}). ${remedy}`, { cause });
+    };
+    await mkdir(dataDir, { recursive: true })
+      .then(() => access(dataDir, constants.W_OK))
+      .catch(refuse);
     givenDatabase(source);
     const lock = await lockDataDir(dataDir);
     this.#lock = lock;
     // Only now: the Postgres of a stack that runs here may be another user's and needs to get through.
-    await chmod(dataDir, 0o700);
+    await chmod(dataDir, 0o700).catch(refuse);
     if (lock.afterKill) await waitForLeftovers(dataDir);
     if (holdsSends && !source["DATABASE_URL"] && !hasDatabase(dataDir)) {
       throw new StackError(
@@ -214,11 +220,7 @@ export class Stack {
       }
       // Another error in the embedded database is a defect of ours, so it is shown in full.
       if (!source["DATABASE_URL"]) throw cause;
-      const { host, pathname } = new URL(migrationUrl);
-      const reason = cause instanceof Error ? cause.message : String(cause);
-      throw new StackError(`MIGRATION_DATABASE_URL: the database ${host}${pathname} cannot be used: ${reason}`, {
-        cause,
-      });
+      throw databaseRefusal(migrationUrl, cause);
     }
   }
 

@@ -63,6 +63,10 @@ export async function loadSecrets(dataDir: string): Promise<Secrets> {
     try {
       return JSON.parse(await readFile(file, "utf8")) as Secrets;
     } catch (cause) {
+      // It may be there, whole, and another user's: then nothing is to be deleted.
+      if (!(cause instanceof SyntaxError)) {
+        throw new StackError(`${file} cannot be read: give it to the user who starts Mailkeel (chown).`, { cause });
+      }
       throw new StackError(`${file} cannot be read. Restore it, or delete ${dataDir} to start afresh.`, { cause });
     }
   }

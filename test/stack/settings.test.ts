@@ -1,7 +1,9 @@
 import assert from "node:assert/strict";
+import { execFileSync, spawnSync } from "node:child_process";
+import { mkdirSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { type Env, readEnv, renamedSettings, SettingsError } from "../../config/env.ts";
-import { removeDataDir } from "../../stack/postgres.ts";
+import { embeddedPostgres, removeDataDir } from "../../stack/postgres.ts";
 import { StackError } from "../../stack/processes.ts";
 import { readStackSettings, type StackSettings } from "../../stack/settings.ts";
 import { Stack } from "../../stack/stack.ts";
@@ -190,6 +192,9 @@ describe("A setting that has another name since the minor before", () => {
 describe("A stack that cannot start", () => {
   afterEach(clearStacks);
 
+  const embedded = (dataDir: string) =>
+    embeddedPostgres({ dataDir, port: 1, passwords: { owner: "x", application: "y" }, ephemeral: true });
+
   async function refusal(source: Record<string, string>): Promise<string> {
     const folder = temporaryFolder();
     const settings = readStackSettings({ ...FREE_PORTS, DATA_DIR: folder, ...source });
@@ -221,7 +226,7 @@ describe("A stack that cannot start", () => {
 
   it("names HOST, DATA_DIR and each port that cannot be had", async () => {
     assert.match(await refusal({ HOST: "no-such-host.invalid" }), /^HOST: cannot listen/);
-    assert.match(await refusal({ DATA_DIR: "/dev/null/data" }), /^DATA_DIR: cannot make/);
+    assert.match(await refusal({ DATA_DIR: "/dev/null/data" }), /^DATA_DIR: cannot use .* set DATA_DIR to another/);
     const server = createServer();
     const port = await listenLocally(server);
     try {
@@ -232,6 +237,32 @@ describe("A stack that cannot start", () => {
     } finally {
       server.close();
     }
+  });
+
+  it("names what to do about a database of another version or user, and about a part of one", async () => {
+    const dataDir = temporaryFolder();
+    // Postgres may not reach a folder of root's: it is found by this file also then.
+    writeFileSync(`${dataDir}/postgres.path`, dataDir);
+    mkdirSync(`${dataDir}/postgres`);
+    if (process.getuid?.() === 0) {
+      await assert.rejects(embedded(dataDir), /^StackError: DATA_DIR: .* is of user 0\. .* chown -R \d+ /);
+      execFileSync("chown", ["postgres", `${dataDir}/postgres`]);
+    }
+    await assert.rejects(embedded(dataDir), /DATA_DIR: .* no whole database\. Restore one of Postgres \d+ there/);
+    writeFileSync(`${dataDir}/postgres/PG_VERSION`, "9\n");
+    await assert.rejects(embedded(dataDir), /DATA_DIR: .* a database of Postgres 9\. Restore/);
+    await removeDataDir(dataDir);
+  });
+
+  it("names the setting whose password Postgres refuses, as `prepare:cluster` does", async () => {
+    const { DATABASE_URL, MIGRATION_DATABASE_URL } = (await stack()).env;
+    const url = new URL(MIGRATION_DATABASE_URL ?? "");
+    url.password = "wrong";
+    const { PATH } = process.env;
+    const given = { DATABASE_URL, MIGRATION_DATABASE_URL: url.href, TEMPORAL_ADDRESS: "127.0.0.1:1" };
+    const { status, stderr } = spawnSync(process.execPath, ["stack/prepare.ts"], { env: { PATH, ...given } });
+    assert.equal(status, 1);
+    assert.match(String(stderr), /^MIGRATION_DATABASE_URL: .*password authentication failed.*\n$/);
   });
 
   longIt("names the setting of a database and of a cluster that does not answer", async () => {
