@@ -141,7 +141,7 @@ async function reconcileSequences({ orm, log, vault, stopping }: ActivityDeps): 
 
 /**
  * An operator ended the run, or it has mailed the send to its end although Postgres, which was restored, says that it
- * is open. Neither when the send may continue by itself.
+ * is open. Neither when the send may continue by itself. @returns `sent` also for one that Postgres calls ended: its next run passes it on
  */
 async function pauseOf(
   client: Client,
@@ -149,11 +149,11 @@ async function pauseOf(
   { end, runId }: LatestRun,
 ): Promise<{ reason?: string; sent?: number }> {
   if (end === "cut_off") return { reason: PAUSE_REASONS.workflowEnded };
-  if (end !== "in_order" || TERMINAL.has(status)) return {};
+  if (end !== "in_order") return {};
   const { outcome, sent = 0 }: { outcome: string; sent?: number } = await client.workflow
     .getHandle(sendWorkflowId(id), runId)
     .result();
   // An operator may have ended it while Postgres did not know it, and a later restore knows it again.
   if ((outcome === "expired" || outcome === "refused") && sent === 0) return {};
-  return { reason: PAUSE_REASONS.databaseRestored, sent };
+  return TERMINAL.has(status) ? { sent } : { reason: PAUSE_REASONS.databaseRestored, sent };
 }

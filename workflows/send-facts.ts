@@ -12,7 +12,7 @@ export function factsOf({ send, lanes, now, neverBegan, refusal, setBack }: Send
   // The number is read when a slice ends.
   const before = lanes.some(isUnderWay) ? " before the slices under way" : "";
   const facts = isOpen(status) ? [`${sent} of ${recipients} sent${before}; ${status} since ${since}.`] : [];
-  if (setBack) {
+  if (setBack && isOpen(status)) {
     const again = mailedAgain(send, setBack);
     const needs = again > 0 ? ` A resume mails ${again} recipients again, and needs the input ${setBack.sent}.` : "";
     facts.push(`By this workflow ${setBack.sent} were sent before Postgres was set back.${needs}`);

@@ -6,6 +6,7 @@ import { Client, Connection } from "@temporalio/client";
 import { sql } from "kysely";
 import { withSession } from "../../app/session.ts";
 import { kysely } from "../../db/orm.ts";
+import { cancelSend } from "../../domain/sends/ledger/lifecycle.ts";
 import { PAUSE_REASONS } from "../../domain/sends/pause-reasons.ts";
 import type { StackFile } from "../../stack/state.ts";
 import { RECONCILER_ID, sequenceWorkflowId } from "../../temporal/ids.ts";
@@ -182,6 +183,17 @@ describe("After a restore of an older backup", () => {
     assert.equal(await command(sendId, "resume", 3), ANSWERS.continuesSetBack);
     await eventually(async () => (await ledgerStates(sender)).DEFERRED === 3, { what: "recipients that wait" });
     await command(sendId, "cancel");
+    await restore();
+    await command(sendId, "cancel");
+    await workflowOf(sendId).result();
+
+    await backup();
+    assert.ok((await cancelSend(sender.em.fork(), sendId)).changed, "before the send has a workflow again");
+    const isSettled = async () => {
+      await temporal.client.schedule.getHandle(RECONCILER_ID).trigger();
+      return (await credits(sender)).reserved === 0;
+    };
+    await eventually(isSettled, { what: "the settlement" });
     await restore();
     await command(sendId, "cancel");
     await assertNobodyTwice(sender);
