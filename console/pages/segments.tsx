@@ -3,7 +3,14 @@ import { Link, useNavigate, useParams } from "@tanstack/react-router";
 import { useState } from "react";
 import type { Client, DataOf } from "../api.ts";
 import { Act } from "../parts/act.tsx";
-import { type Condition, Conditions, canShow, grouped, isUnfinished } from "../parts/audience/builder.tsx";
+import {
+  type Condition,
+  Conditions,
+  canShow,
+  firstCondition,
+  grouped,
+  isUnfinished,
+} from "../parts/audience/builder.tsx";
 import { PersonLink, useFields } from "../parts/audience/people.tsx";
 import { RESTORABLE, useUndo } from "../parts/bin.tsx";
 import { Duplicate } from "../parts/duplicate.tsx";
@@ -66,7 +73,7 @@ function Saved(params: { segmentId: string }) {
 /** Conditions on what people did with a mail, which its report puts into the URL. */
 function conditionsFrom({ activity, mail, link }: Record<string, string | undefined>): Condition {
   const did = (event: string) => ({ event, resource: mail, ...(link && { link }) });
-  if (!activity || !mail) return { all: [] };
+  if (!activity || !mail) return { all: [firstCondition()] };
   return { all: activity === "not_opened" ? [did("received_tracked"), { not: did("opened") }] : [did(activity)] };
 }
 

@@ -709,7 +709,6 @@ describe("The console in a browser", function () {
       }
 
       await open("segments/new");
-      await button("Add a condition").click();
       await page.getByLabel("About").selectOption("Email activity");
       assert.equal(await page.getByRole("spinbutton").inputValue(), "30");
       await page.getByLabel("About").selectOption("Address");

@@ -59,6 +59,9 @@ function withOperator(field: unknown, type: Type, operator: string, former?: unk
   return { field, op, value: isKept || (control === "day" && isDistance(former)) ? former : first };
 }
 
+/** A condition of which the member has chosen nothing yet. */
+export const firstCondition = (): Condition => withOperator("email", "text", "contains");
+
 const isDistance = (value: unknown): value is { days_from_today: number } =>
   typeof value === "object" && value !== null && "days_from_today" in value;
 
@@ -194,7 +197,7 @@ function Group({ value, onChange, onRemove }: EditProps<Condition> & { onRemove?
         return joinOf(part) ? <Group key={at} {...edit} /> : <Row key={at} {...edit} />;
       })}
       <div className="actions">
-        <button type="button" onClick={() => set([...parts, withOperator("email", "text", "contains")])}>
+        <button type="button" onClick={() => set([...parts, firstCondition()])}>
           Add a condition
         </button>
         <button type="button" onClick={() => set([...parts, { [join === "all" ? "any" : "all"]: [] }])}>
