@@ -6,7 +6,7 @@ export const de: Words = {
     reason: "Sie erhalten diese E-Mail, weil Sie in unserem Verteiler eingetragen sind.",
     reasonOfList: (list) => `Sie erhalten diese E-Mail, weil Sie in der Liste „${list}“ eingetragen sind.`,
     unsubscribe: "Abmelden",
-    web: "Im Web ansehen",
+    web: "Im Browser ansehen",
     tracking: "Festlegen, ob Öffnungen und Klicks gezählt werden",
   },
   confirmation: {

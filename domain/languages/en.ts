@@ -10,7 +10,7 @@ export const en = {
     reason: "You receive this email because you are on our mailing list.",
     reasonOfList: (list: string) => `You receive this email because you are on the list “${list}”.`,
     unsubscribe: "Unsubscribe",
-    web: "View on the web",
+    web: "View in browser",
     tracking: "Choose whether opens and clicks are counted",
   },
   /** The mail of a double opt-in. */

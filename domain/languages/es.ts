@@ -6,7 +6,7 @@ export const es: Words = {
     reason: "Recibe este correo porque su dirección figura en nuestra lista de correo.",
     reasonOfList: (list) => `Recibe este correo porque su dirección figura en la lista «${list}».`,
     unsubscribe: "Darse de baja",
-    web: "Ver en la web",
+    web: "Ver en el navegador",
     tracking: "Elegir si se cuentan las aperturas y los clics",
   },
   confirmation: {

@@ -7,7 +7,7 @@ export const fr: Words = {
     reason: "Vous recevez cet e-mail car votre adresse figure dans notre liste de diffusion.",
     reasonOfList: (list) => `Vous recevez cet e-mail car votre adresse figure dans la liste «\u00a0${list}\u00a0».`,
     unsubscribe: "Se désabonner",
-    web: "Voir en ligne",
+    web: "Voir dans le navigateur",
     tracking: "Choisir si vos ouvertures et vos clics sont comptés",
   },
   confirmation: {

@@ -93,7 +93,7 @@ describe("The console's editor", () => {
     const reason = "You receive this email because you are on the list “Readers”. Unsubscribe";
     assert.match(await foot(), new RegExp(`${reason} \\[\\S+\\]$`));
     await sender.em.execute("update lists set has_archive = true where id = ?", [sender.listId]);
-    assert.match(await foot(), /View on the web \[https:\/\/web\.invalid\/\]$/);
+    assert.match(await foot(), /View in browser \[https:\/\/web\.invalid\/\]$/);
   });
 
   it("lists newsletters and campaigns by name, subject and state, of the own team alone, and no sequence", async () => {
