@@ -15,6 +15,9 @@ export const FONT_FAMILIES = {
   mono: "'Courier New',Courier,monospace",
 } as const;
 
+/** The colour of text on white. */
+export const TEXT = "#1f2328";
+
 export const NETWORKS = {
   ...{ facebook: "Facebook", instagram: "Instagram", linkedin: "LinkedIn", x: "X", youtube: "YouTube" },
   ...{ mastodon: "Mastodon", bluesky: "Bluesky", tiktok: "TikTok", github: "GitHub", website: "Website" },
@@ -39,15 +42,19 @@ export function contrast(one: string, other: string): number {
 }
 
 /** Black or white, by which text can be read better on a colour. */
-export const textOn = (background: string): string =>
+const poleOn = (background: string): string =>
   contrast("#ffffff", background) >= contrast("#000000", background) ? "#ffffff" : "#000000";
+
+/** Of text on a colour: white or `TEXT`, that only so much darker as it takes to be read. */
+export const textOn = (background: string): string =>
+  poleOn(background) === "#ffffff" ? "#ffffff" : readableOn(background, TEXT);
 
 /** Whether a colour is nearly white, so that it glares on a dark page. */
 export const isPale = (color: string): boolean => channelsOf(color).every((channel) => channel >= 0xd0);
 
 /** The colour, mixed with so much black or white that text in it can be read. */
 export function readableOn(background: string, color: string): string {
-  const [from, to] = [channelsOf(color), channelsOf(textOn(background))];
+  const [from, to] = [channelsOf(color), channelsOf(poleOn(background))];
   for (let step = 0; ; step++) {
     const mixed = from.map((channel, i) => Math.round(channel + ((to[i] ?? 0) - channel) * (step / STEPS)));
     const text = `#${mixed.map((channel) => channel.toString(16).padStart(2, "0")).join("")}`;

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import fc from "fast-check";
 import { Parser } from "htmlparser2";
 import { compileBlocks, isOfBrand, type MailBrand } from "../../domain/mail/blocks/compile.ts";
+import { logoBlocks } from "../../domain/mail/blocks/logo.ts";
 import { BLOCK_LIMITS, blockDocument } from "../../domain/mail/blocks/schema.ts";
 import { showMessage } from "../../domain/mail/message.ts";
 import { checkContent, compileTemplate, type MergeValues } from "../../domain/mail/template.ts";
@@ -128,6 +129,10 @@ describe("Blocks", () => {
     const html = compile(document(picture));
     assert.ok(html.includes('<img class="wide image" src="https://example.com/a.png"'));
     assert.match(html, /prefers-color-scheme:dark.*\.image\{background-color:#ffffff!important\}/s);
+    const [logo] = logoBlocks({ logoUrl: "https://example.com/a.png", teamName: "A" }) as [Node];
+    assert.ok(compile(document(logo)).includes('<img class="image logo" src='), "with an edge of it");
+    const face = { ...logo, attrs: { ...logo.attrs, shape: "round" } };
+    assert.ok(compile(document(face)).includes('<img class="image" src='));
     const onDark = { ...columns([picture]), attrs: { background: "#0b3d91" } };
     assert.doesNotMatch(compile(document(onDark)), /class="[^"]*image/);
   });
@@ -297,6 +302,13 @@ describe("Blocks in the brand of a team", () => {
     assert.ok(!isOfBrand(html, { ...BRAND, ...brand, backgroundColor: "#ffffff" }));
   });
 
+  it("stand on a card, apart from a window that is wider where their background has another colour", () => {
+    const onWhite = compile(content, "", { backgroundColor: "#FFFFFF" });
+    assert.doesNotMatch(onWhite, /min-width/);
+    const card = "@media (min-width:624px){.card{margin-top:24px!important;border-radius:8px;overflow:hidden}}";
+    assert.equal(compile(content, "", { backgroundColor: "#f4f4f2" }).split(card).length, 2);
+  });
+
   it("have the footer of their page: readable on any, also in the dark, in their column, and not to be hidden by styles", () => {
     const colors = fc.integer({ min: 0, max: 0xffffff }).map((value) => `#${value.toString(16).padStart(6, "0")}`);
     fc.assert(
@@ -333,7 +345,7 @@ describe("Blocks in the brand of a team", () => {
     assert.match(blue, /background-color:#0b57d0[^>]*><a [^>]*;color:#ffffff;/);
     const yellow = compile(content, "", { accentColor: "#ffeb3b" });
     assert.equal(dark(yellow), "#ffeb3b");
-    assert.match(yellow, /background-color:#ffeb3b[^>]*><a [^>]*;color:#000000;/);
+    assert.match(yellow, /background-color:#ffeb3b[^>]*><a [^>]*;color:#1f2328;/);
     const color = fc.integer({ min: 0, max: 0xffffff }).map((value) => `#${value.toString(16).padStart(6, "0")}`);
     fc.assert(
       fc.property(color, (accentColor) => {

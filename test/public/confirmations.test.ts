@@ -126,13 +126,13 @@ describe("Confirmation mails of double opt-in", () => {
     assert.ok(html.includes(asked.replace("&", "&amp;")) && html.includes('<html lang="de">'), html);
     assert.ok(
       html.includes(
-        '<img class="image" src="https://logo.example/a.png?a=1&amp;b=2" alt="Käse &amp; Wein evil example"',
+        '<img class="image logo" src="https://logo.example/a.png?a=1&amp;b=2" alt="Käse &amp; Wein evil example"',
       ),
     );
     assert.match(html, /<h2[^>]*>Bestätigen Sie Ihre Anmeldung<\/h2>/);
     const foot = "Weg 12, 10115 Berlin, www evil example";
     assert.ok(text.trim().endsWith(`\n\n${foot}`) && html.includes(`>${foot}</p>`), `${text}\n${html}`);
-    assert.match(html, /bgcolor="#ffee00"[\s\S]*color:#000000[^>]*>Anmeldung bestätigen<\/a>/);
+    assert.match(html, /bgcolor="#ffee00"[\s\S]*color:#1f2328[^>]*>Anmeldung bestätigen<\/a>/);
     assert.deepEqual(
       [...html.matchAll(/href="([^"]*)"/g)].map(([, href]) => href),
       [url],

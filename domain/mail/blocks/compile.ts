@@ -1,4 +1,12 @@
-import { CONTENT_WIDTH, FONT_FAMILIES, isPale, NETWORKS, readableOn, textOn } from "../../../lib/mail-style.ts";
+import {
+  CONTENT_WIDTH,
+  FONT_FAMILIES,
+  isPale,
+  LOGO_WIDTH,
+  NETWORKS,
+  readableOn,
+  textOn,
+} from "../../../lib/mail-style.ts";
 import type { Brand } from "../../teams/brand.ts";
 import { compileTemplate, literalHtml, splitTemplate } from "../template.ts";
 import { type Block, type BlockDocument, type Inline, URL_TAG, urlParts } from "./schema.ts";
@@ -13,7 +21,6 @@ const PADDING = 24;
 const GUTTER = 12;
 const WIDTH = CONTENT_WIDTH + 2 * PADDING;
 
-const TEXT = "#1f2328";
 const CARD = "#ffffff";
 const DARK_PAGE = "#16181d";
 const DARK_CARD = "#22252b";
@@ -34,7 +41,7 @@ interface Look {
 
 function lookOf({ family, accent }: Pick<Look, "family" | "accent">, background?: string | null): Look {
   const ground = background ?? CARD;
-  const text = `font:16px/24px ${family};color:${readableOn(ground, textOn(ground) === CARD ? CARD : TEXT)}`;
+  const text = `font:16px/24px ${family};color:${textOn(ground)}`;
   return { family, accent, text, link: readableOn(ground, accent), isFixed: Boolean(background) && !isPale(ground) };
 }
 
@@ -42,16 +49,17 @@ function lookOf({ family, accent }: Pick<Look, "family" | "accent">, background?
 const inDark = ({ isFixed }: Look, name: string) => (isFixed ? "" : ` class="${name}"`);
 
 /**
- * A page in the colour of its card has that in the dark, too: the footer below the card stands on the page. An image keeps its white:
- * a logo of dark letters is made for it.
+ * A page in the colour of its card has that in the dark, too: the footer below the card stands on the page. On another one the card is
+ * apart from the window, where that is wider. An image keeps its white: a logo of dark letters is made for it, which may fill it to its edge.
  */
-const stylesOf = ({
-  accentColor,
-  backgroundColor,
-}: MailBrand) => `<style>:root{color-scheme:light dark;supported-color-schemes:light dark}
-@media (max-width:${WIDTH - 1}px){.column,.wide{max-width:100%!important}}</style>
-<style>@media (prefers-color-scheme:dark){.page{background-color:${backgroundColor.toLowerCase() === CARD ? DARK_CARD : DARK_PAGE}!important}.card{background-color:${DARK_CARD}!important}.area{background-color:${DARK_AREA}!important}
-.text{color:#e8eaed!important}.footer{color:#a4abb8!important}.link{color:${readableOn(DARK_AREA, accentColor)}!important;border-color:${readableOn(DARK_AREA, accentColor)}!important}.rule{border-color:#4b5059!important}.image{background-color:${CARD}!important}}</style>`;
+function stylesOf({ accentColor, backgroundColor }: MailBrand): string {
+  const isOfCard = backgroundColor.toLowerCase() === CARD;
+  const apart = `\n@media (min-width:${WIDTH + PADDING}px){.card{margin-top:${PADDING}px!important;border-radius:8px;overflow:hidden}}`;
+  return `<style>:root{color-scheme:light dark;supported-color-schemes:light dark}
+@media (max-width:${WIDTH - 1}px){.column,.wide{max-width:100%!important}}${isOfCard ? "" : apart}</style>
+<style>@media (prefers-color-scheme:dark){.page{background-color:${isOfCard ? DARK_CARD : DARK_PAGE}!important}.card{background-color:${DARK_CARD}!important}.area{background-color:${DARK_AREA}!important}
+.text{color:#e8eaed!important}.footer{color:#a4abb8!important}.link{color:${readableOn(DARK_AREA, accentColor)}!important;border-color:${readableOn(DARK_AREA, accentColor)}!important}.rule{border-color:#4b5059!important}.image{background-color:${CARD}!important}.logo{padding:4px!important;border-radius:4px!important}}</style>`;
+}
 
 const TABLE = `<table role="presentation" cellpadding="0" cellspacing="0" border="0"`;
 const forOutlook = (html: string) => `<!--[if mso]>${html}<![endif]-->`;
@@ -120,7 +128,8 @@ function imageHtml(look: Look, { src, alt, width, href, shape }: Of<"image">["at
   if (src === "") return "";
   const shown = Math.round(Math.min(width ?? room, room));
   const style = `display:inline-block;vertical-align:bottom;width:100%;max-width:${shown}px;height:auto;border:0${shape ? ";border-radius:50%" : ""}`;
-  const names = [...(shown === Math.round(room) ? ["wide"] : []), ...(look.isFixed ? [] : ["image"])].join(" ");
+  const ofDark = look.isFixed ? [] : ["image", ...(shown <= LOGO_WIDTH && !shape ? ["logo"] : [])];
+  const names = [...(shown === Math.round(room) ? ["wide"] : []), ...ofDark].join(" ");
   const name = names && ` class="${names}"`;
   const image = `<img${name} src="${literalHtml(src)}" alt="${literalHtml(alt ?? "")}" width="${shown}" style="${style}">`;
   return href ? link(href, image, "text-decoration:none") : image;
