@@ -2,7 +2,7 @@ import { hash } from "node:crypto";
 import type { Request, Response, Router } from "express";
 import type { Words } from "../../domain/languages/en.ts";
 import { dateOf } from "../../domain/languages/words.ts";
-import { cutInboxText, inboxText } from "../../domain/mail/inbox-text.ts";
+import { cutInboxText, excerptOf } from "../../domain/mail/inbox-text.ts";
 import { escapeHtml } from "../../domain/mail/template.ts";
 import {
   type Archive,
@@ -78,7 +78,7 @@ export function addWebPages(router: Router, { env, orm, vault }: Pick<Deps, "env
     const mail = await MAILS.during(found.teamId, res, () => showNewsletter(found, url));
     const { listId, form } = found;
     const above = headOf(wordsFor(res), found, {
-      ...{ subject: mail.subject.trim(), text: cutInboxText(inboxText(mail.html)) },
+      ...{ subject: mail.subject.trim(), text: cutInboxText(excerptOf(mail.html)) },
       archive: listId && archiveUrl(vault, env.PUBLIC_URL, listId),
       form: form && `${env.PUBLIC_URL}/f/${form}`,
     });

@@ -3,7 +3,7 @@ import { publicSubject } from "../../lib/subject.ts";
 import { type BlockSource, compileBlocks } from "./blocks/compile.ts";
 import { type ContentWarning, contentWarnings, tagsWithoutFallback } from "./content-warnings.ts";
 import { UnsendableError } from "./header.ts";
-import { cutInboxText, inboxText } from "./inbox-text.ts";
+import { cutInboxText, excerptOf } from "./inbox-text.ts";
 import {
   composeMessage,
   type MessageContent,
@@ -36,7 +36,7 @@ export interface Titles {
 /** "" for a part that cannot be read. */
 export interface Title {
   title: string;
-  /** As inboxes show it after the subject. */
+  /** See `excerptOf`. */
   text: string;
 }
 
@@ -96,7 +96,7 @@ function renderTitles({ mails, listName }: Titles): Title[] {
   };
   return mails.map(({ subject, body }) => ({
     title: print(publicSubject(subject)),
-    text: cutInboxText(print(inboxText(body))),
+    text: cutInboxText(print(excerptOf(body))),
   }));
 }
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { compileBlocks } from "../../domain/mail/blocks/compile.ts";
-import { cutInboxText, inboxText, MAX_READ } from "../../domain/mail/inbox-text.ts";
+import { cutInboxText, excerptOf, inboxText, MAX_READ } from "../../domain/mail/inbox-text.ts";
 
 const BRAND = { language: "en", accentColor: "#0b57d0", backgroundColor: "#ffffff", font: "sans" } as const;
 const compile = (preheader: string | null) => {
@@ -34,5 +34,25 @@ describe("What an inbox shows after the subject", () => {
 
   it("reads no more than the beginning of the HTML", () => {
     assert.equal(inboxText(`<style>${"x".repeat(MAX_READ)}</style><p>Text</p>`), "");
+  });
+});
+
+describe("The excerpt of a mail below its title", () => {
+  it("is its preheader, or begins after headings and a paragraph that only greets, and ends at the next heading", () => {
+    const rest = "<h2>Skating <em>opens</em></h2><p>On Saturday</p>";
+    for (const greeting of [
+      ...["Hello there,", "Hi {{ first_name | default: 'you, dear' }}!", "Dear readers", "Hey 👋", "Chère Zoé,"],
+      ...["Liebe Ada, ", "Hallo {{ first_name }},", "Sehr geehrte Frau Lovelace,", "Bonjour {{ name }} !", "¡Hola!"],
+      ...["Estimada Ada:", "{% if first_name %}Dear {{ first_name }}{% else %}Hello{% endif %},"],
+    ]) {
+      const html = `<h1>The <br>winter letter</h1><p>${greeting}</p><p>Forty people swim.</p><p>We asked why.</p>${rest}`;
+      assert.equal(excerptOf(html), "Forty people swim. We asked why.", greeting);
+      assert.ok(inboxText(html).startsWith("The winter letter"));
+    }
+    for (const text of ["Hello Ada, this is the news.", "Hi-fi for all", "Hello Kitty opens in Berlin.", "Hiking"])
+      assert.equal(excerptOf(`<h1>News</h1><p>${text}</p>${rest}`), text);
+    assert.equal(excerptOf(compile("Hello {{ first_name }}: the news")), "Hello {{ first_name }}: the news");
+    assert.equal(excerptOf(`<h1>News</h1>${rest}`), "On Saturday");
+    assert.equal(excerptOf("<h1>News</h1><p>Hello,</p>"), "");
   });
 });
