@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import type { Words } from "../../domain/languages/en.ts";
 import { escapeHtml } from "../../domain/mail/template.ts";
 import type { Look } from "../../domain/teams/brand.ts";
-import { contrast, FONT_FAMILIES, readableOn, textOn } from "../../lib/mail-style.ts";
+import { contrast, FONT_FAMILIES, textOn } from "../../lib/mail-style.ts";
 
 /** The page's background in light and dark, and an edge that is seen on both, and on black and on white. */
 const [BACKGROUND, DARK_BACKGROUND, EDGE] = ["#ffffff", "#22252b", "#767676"];
@@ -16,19 +16,22 @@ const PLAIN: Pick<Look, "accentColor" | "font"> = { accentColor: "#0b57d0", font
 const groundOf = ({ backgroundColor: color = "" }: Partial<Look> = {}): string =>
   HEX.test(color) && color.toLowerCase() !== BACKGROUND ? color : "#f4f4f2";
 
-const styleOf = (accent: string, font: Look["font"], ground: string): string => `
+const styleOf = (accent: string, font: Look["font"], ground: string, isList: boolean): string => `
   :root { color-scheme: light dark; }
   body { margin: 0; font: 1rem/1.5 ${FONT_FAMILIES[font]}; color: #222222; background: ${ground}; }
-  header, main { max-width: 28rem; margin: 0 auto; padding: 2rem; overflow-wrap: anywhere; }
+  header, main { max-width: ${isList ? 41 : 28}rem; margin: 0 auto; padding: 2rem; overflow-wrap: anywhere; }
   header { margin-top: 10vh; padding-bottom: 1rem; font-weight: 600; color: ${textOn(ground)}; }
   header:empty { padding: 0; }
   header img { display: block; max-width: 100%; max-height: 4rem; }
-  main { background: ${BACKGROUND}; border-radius: .5rem; }
+  main { margin-bottom: 2rem; background: ${BACKGROUND}; border-radius: .5rem; }
   a { color: inherit; }
   ul { padding: 0; list-style: none; }
-  li { margin: .75rem 0; }
-  li a { font-weight: 600; color: ${readableOn(BACKGROUND, accent)}; }
-  h1 { margin-top: 0; font-size: 1.3rem; }
+  li { margin: 2rem 0; }
+  li a { font-size: 1.25rem; font-weight: 600; text-decoration: none; }
+  li a:hover, li a:focus-visible { text-decoration: underline; }
+  li p { margin: .25rem 0 0; }
+  small { color: #595959; }
+  h1 { margin-top: 0; font-size: ${isList ? 1.75 : 1.3}rem; }
   form { display: flex; flex-direction: column; align-items: flex-start; gap: .75rem; }
   footer { margin-top: 2rem; }
   button { font: inherit; padding: .6rem 1.2rem; border: 1px solid ${EDGE}; border-radius: .3rem; color: inherit;
@@ -41,13 +44,16 @@ const styleOf = (accent: string, font: Look["font"], ground: string): string => 
   a.main { display: inline-block; padding: .6rem 1.2rem; border-radius: .3rem; text-decoration: none; }
   button:focus-visible { outline: 3px solid currentColor; outline-offset: 2px; }
   .main:focus-visible { outline-color: ${EDGE}; }
-  @media (max-width: 600px) { header { margin-top: 2rem; padding-top: 0; } main { margin: 0 1rem; padding: 1rem; } }
+  @media (max-width: ${isList ? 800 : 600}px) {
+    header { margin-top: 2rem; padding-top: 0; }
+    main { margin: 0 1rem 2rem; padding: 1rem; }
+  }
   @media (prefers-color-scheme: dark) {
     body { color: #e8eaed; background: #16181d; }
     header { color: #e8eaed; }
     header img { padding: .25rem; border-radius: .25rem; background: ${BACKGROUND}; }
     main { background: ${DARK_BACKGROUND}; }
-    li a { color: ${readableOn(DARK_BACKGROUND, accent)}; }
+    small { color: #a4abb8; }
     .main { border-color: ${edgeOn(DARK_BACKGROUND, accent)}; }
   }
 `;
@@ -73,7 +79,7 @@ export interface Page {
   form?: { html: string; thankYouUrl: string | null };
   /** In the look of the main button. */
   mainLink?: Link | undefined;
-  /** Below each other; a note is a paragraph of its own. */
+  /** Below each other on a wide page; a note is a paragraph of its own. */
   links?: (Link & { note: string; date: string })[];
   /** Of Atom: at the end, and for programs. */
   feed?: Link;
@@ -111,10 +117,10 @@ export const noticePage = ({ title, reason }: Words["broken"]): Page => ({ title
  * nothing else. It is not stored or indexed, and sends no referrer.
  */
 export function renderPage(
-  { title, paragraphs, buttons = [], form: signUp, mainLink, links = [], feed }: Page,
+  { title, paragraphs, buttons = [], form: signUp, mainLink, links, feed }: Page,
   look?: Look,
 ): { html: string; headers: Record<string, string> } {
-  const style = styleOf(colorOf(look), (look ?? PLAIN).font, groundOf(look));
+  const style = styleOf(colorOf(look), (look ?? PLAIN).font, groundOf(look), links !== undefined);
   const logoOrigin = originOf(look?.logoUrl ?? null);
   const policy = [
     "default-src 'none'",
@@ -145,11 +151,11 @@ export function renderPage(
   const script = own ? `${own}\n<script src="/f/form.js"></script>` : "";
   const linkTo = ({ url, text }: Link, name = "") => `<a${name} href="${escapeHtml(url)}">${escapeHtml(text)}</a>`;
   const main = mainLink ? `<p>${linkTo(mainLink, ' class="main"')}</p>\n` : "";
-  const items = links.map(
+  const items = links?.map(
     ({ note, date, ...link }) =>
-      `<li>${linkTo(link)}<br>${note && `${escapeHtml(note)}<br>`}<small>${escapeHtml(date)}</small>`,
+      `<li><small>${escapeHtml(date)}</small><br>${linkTo(link)}${note && `<p>${escapeHtml(note)}</p>`}`,
   );
-  const listed = items.length === 0 ? "" : `<ul>${items.join("\n")}</ul>\n`;
+  const listed = items?.length ? `<ul>${items.join("\n")}</ul>\n` : "";
   const rel = feed ? `<link rel="alternate" type="application/atom+xml" href="${escapeHtml(feed.url)}">\n` : "";
   const foot = feed ? `<footer><small>${linkTo(feed)}</small></footer>\n` : "";
   const html = `<!doctype html>

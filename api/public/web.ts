@@ -2,7 +2,9 @@ import { hash } from "node:crypto";
 import type { Request, Response, Router } from "express";
 import type { Words } from "../../domain/languages/en.ts";
 import { dateOf } from "../../domain/languages/words.ts";
+import { besideCard } from "../../domain/mail/blocks/compile.ts";
 import { cutInboxText, excerptOf } from "../../domain/mail/inbox-text.ts";
+import type { ShownMessage } from "../../domain/mail/message.ts";
 import { escapeHtml } from "../../domain/mail/template.ts";
 import {
   type Archive,
@@ -15,7 +17,7 @@ import {
   showNewsletter,
   type WebNewsletter,
 } from "../../domain/sends/web-pages.ts";
-import { FONT_FAMILIES, textOn } from "../../lib/mail-style.ts";
+import { textOn } from "../../lib/mail-style.ts";
 import type { Deps } from "../deps.ts";
 import { localsOf } from "../rest/http.ts";
 import { colorOf, noticePage, type Page } from "./page.ts";
@@ -35,32 +37,36 @@ function archivePage(words: Words, { listName, teamName, url, issues, form }: Sh
   return {
     title: listName,
     paragraphs: issues.length > 0 ? intro : [words.web.empty, ...intro],
-    mainLink: form === null ? undefined : { url: `/f/${form}`, text: words.confirm.title(listName) },
+    mainLink: form === null ? undefined : { url: `/f/${form}`, text: words.web.subscribe },
     links: issues.map(({ url, title, text, at }) => ({ url, text: title, note: text, date: dateOf(words, at) })),
     feed: { url: `${url}/feed`, text: words.web.feed },
   };
 }
 
-/** Above a newsletter: its subject, whose it is, of which day, and where others are. A mail may have any style: this has its own. */
-function headOf(
-  words: Words,
-  { teamName, listName, at, ...look }: WebNewsletter,
-  { subject, text, ...urls }: Record<"subject" | "text", string> & Record<"archive" | "form", string | null>,
-): string {
-  const color = textOn(colorOf(look));
-  const style = `margin:0;padding:12px;background:${colorOf(look)};color:${color};font:14px/1.5 ${FONT_FAMILIES[look.font]};text-align:center`;
-  const link = (url: string | null, text: string) =>
-    url === null ? [] : [`<a href="${escapeHtml(url)}" style="color:${color}">${escapeHtml(text)}</a>`];
-  const parts = [
-    `<strong>${escapeHtml(teamName)}</strong>`,
-    escapeHtml(dateOf(words, at)),
-    ...link(urls.archive, words.web.issues),
-    ...link(urls.form, words.confirm.title(listName ?? teamName)),
-  ];
-  const meta = (name: string, text: string) => text && `<meta property="og:${name}" content="${escapeHtml(text)}">\n`;
-  const heading = `<h1 style="margin:0;font-size:18px">${escapeHtml(subject)}</h1>`;
-  return `${meta("site_name", teamName)}${meta("title", subject)}${meta("description", text)}<div style="${escapeHtml(style)}">${heading}${parts.join(" · ")}</div>\n`;
+/** For programs that show a link to a newsletter: whose it is, its subject, and how it begins. */
+function metaOf({ teamName }: WebNewsletter, { subject, html }: ShownMessage): string {
+  const texts = { site_name: teamName, title: subject.trim(), description: cutInboxText(excerptOf(html)) };
+  return Object.entries(texts)
+    .map(([name, text]) => text && `<meta property="og:${name}" content="${escapeHtml(text)}">\n`)
+    .join("");
 }
+
+/** Above a newsletter: whose it is, of which day, where others are, and the form by which a reader gets them. */
+function barOf(words: Words, { teamName, at, ...look }: WebNewsletter, html: string, urls: Urls): string {
+  const link = (url: string | null, text: string, style: string) =>
+    url === null ? "" : `<a href="${escapeHtml(url)}" style="${style}">${escapeHtml(text)}</a>`;
+  const color = colorOf(look);
+  const button = `padding:4px 12px;border-radius:6px;background:${color};color:${textOn(color)};text-decoration:none`;
+  const parts = [
+    `<span style="margin-right:auto"><strong>${escapeHtml(teamName)}</strong> · ${escapeHtml(dateOf(words, at))}</span>`,
+    link(urls.archive, words.web.issues, "color:inherit"),
+    link(urls.form, words.web.subscribe, button),
+  ];
+  const style = "display:flex;flex-wrap:wrap;align-items:center;gap:8px 16px;font-size:14px";
+  return `${besideCard(html, `<div style="${style}">${parts.join("")}</div>`)}\n`;
+}
+
+type Urls = Record<"archive" | "form", string | null>;
 
 /** Characters that no document of XML may hold. */
 const NOT_XML = /[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\u{10000}-\u{10ffff}]/gu;
@@ -77,12 +83,11 @@ export function addWebPages(router: Router, { env, orm, vault }: Pick<Deps, "env
     const url = newsletterUrl(vault, env.PUBLIC_URL, found.id);
     const mail = await MAILS.during(found.teamId, res, () => showNewsletter(found, url));
     const { listId, form } = found;
-    const above = headOf(wordsFor(res), found, {
-      ...{ subject: mail.subject.trim(), text: cutInboxText(excerptOf(mail.html)) },
+    const bar = barOf(wordsFor(res), found, mail.html, {
       archive: listId && archiveUrl(vault, env.PUBLIC_URL, listId),
       form: form && `${env.PUBLIC_URL}/f/${form}`,
     });
-    showMail(res, { ...mail, above }, OF_THE_WEB);
+    showMail(res, { ...mail, above: metaOf(found, mail) + bar }, OF_THE_WEB);
   });
 
   const serve = (path: string, answer: (res: Response, archive: ShownArchive) => void) =>

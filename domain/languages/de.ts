@@ -99,8 +99,9 @@ export const de: Words = {
       reason: "Der Newsletter ist nicht oder nicht mehr veröffentlicht.",
     },
     empty: "Noch kein Newsletter.",
-    feed: "Als Feed abonnieren (Atom)",
+    feed: "RSS-Feed",
     issues: "Alle Ausgaben",
+    subscribe: "Abonnieren",
   },
   broken: {
     title: "Dieser Link funktioniert nicht",

@@ -106,8 +106,9 @@ export const en = {
     },
     withdrawn: { title: "This page is not available", reason: "The newsletter is not published, or no longer." },
     empty: "No newsletter yet.",
-    feed: "Feed (Atom)",
+    feed: "RSS feed",
     issues: "All issues",
+    subscribe: "Subscribe",
   },
   broken: {
     title: "This link does not work",

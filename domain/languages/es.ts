@@ -95,8 +95,9 @@ export const es: Words = {
     },
     withdrawn: { title: "Esta página no está disponible", reason: "El boletín no está publicado o ya no lo está." },
     empty: "Todavía no hay ningún boletín.",
-    feed: "Canal (Atom)",
+    feed: "Canal RSS",
     issues: "Todos los números",
+    subscribe: "Suscribirse",
   },
   broken: {
     title: "Este enlace no funciona",

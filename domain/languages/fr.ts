@@ -103,8 +103,9 @@ export const fr: Words = {
       reason: "La newsletter n’est pas publiée, ou ne l’est plus.",
     },
     empty: "Aucune newsletter pour le moment.",
-    feed: "Flux (Atom)",
+    feed: "Flux RSS",
     issues: "Tous les numéros",
+    subscribe: "S’abonner",
   },
   broken: {
     title: "Ce lien ne fonctionne pas",

@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import { Parser } from "htmlparser2";
 import type { MailFooter } from "../../db/entities/team.ts";
 import { wordsOf } from "../languages/words.ts";
-import { footerOnPage } from "./blocks/compile.ts";
+import { besideCard } from "./blocks/compile.ts";
 import { UNREAD, withinLimits } from "./html-limits.ts";
 import { compileTemplate, literalHtml, type Template } from "./template.ts";
 import { TemplateError } from "./template-problem.ts";
@@ -18,9 +18,7 @@ export const FOOTER_TAGS = LINK_TAGS.length + 1;
 const PARTS = ["mailFooter", "postalAddress", ...LINK_TAGS] as const;
 type Part = (typeof PARTS)[number];
 
-/** No style sheet of the body overrules them. */
-const FOOTER_STYLE =
-  "all:initial!important;font:12px/18px sans-serif!important;color:#595959!important;display:block!important;clear:both!important;padding:24px 16px!important;background-color:#ffffff!important";
+/** No style sheet of the body overrules it. */
 const LINK_STYLE =
   "all:initial!important;font:inherit!important;color:inherit!important;cursor:pointer!important;text-decoration:underline!important";
 
@@ -71,8 +69,7 @@ export function withFooter(
   const end = BODY_END.exec(source)?.index ?? source.length;
   // Content that was accepted without these parts may swallow its end: the beginning of the body always shows.
   for (const place of missing.includes("unsubscribe_url") ? [end] : [end, 0]) {
-    const text = footerHtml(missing, footer);
-    const html = footerOnPage(source, text) ?? `<div style="${FOOTER_STYLE}">${text}</div>`;
+    const html = besideCard(source, footerHtml(missing, footer));
     const completed = source.slice(0, place) + html + source.slice(place);
     const compiled = compileTemplate(completed, { escape: true, ownTags: FOOTER_TAGS });
     if (missing.every(shownParts(compiled, footer))) return { source: completed, template: compiled };

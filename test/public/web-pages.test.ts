@@ -1,7 +1,10 @@
 import assert from "node:assert/strict";
 import { Parser } from "htmlparser2";
 import { en } from "../../domain/languages/en.ts";
+import { compileBlocks } from "../../domain/mail/blocks/compile.ts";
+import { BLANK } from "../../domain/mail/templates/own.ts";
 import { newsletterUrl } from "../../domain/sends/web-pages.ts";
+import { BRAND } from "../support/blocks.ts";
 import { consoleClient, signIn } from "../support/console.ts";
 import { execute, makeTeam, type TestTeam } from "../support/factories.ts";
 import { makeForm } from "../support/forms.ts";
@@ -61,7 +64,7 @@ describe("Newsletters on the web", () => {
     assert.ok(text.includes("<title> No. 1 for all &amp; &lt;you&gt;"), text);
     assert.match(text, /<meta property="og:title" content="No\. 1 for all &amp; &lt;you&gt;[^"]*">/);
     assert.match(text, /<meta property="og:description" content="Leave Choose View Shop">/);
-    assert.match(text, /<h1 [^>]*>No\. 1 for all &amp; &lt;you&gt;/);
+    assert.equal(text.split("<h1").length, 2, "that of the mail");
     const hrefs = [...text.matchAll(/<a href="([^"]*)"/g)].map(([, href]) => href);
     assert.deepEqual(hrefs, [url, url, url, "https://shop.example/"]);
     assert.ok(!/example\.com|Unsubscribe/.test(text), text);
@@ -78,6 +81,18 @@ describe("Newsletters on the web", () => {
     await publish(bare.newsletterId, true);
     const { text } = await get(newsletterUrl(team.vault, origin, bare.newsletterId));
     assert.ok(!text.includes("<a"), text);
+  });
+
+  it("stands below a bar in the colours of its page", async () => {
+    const brand = { ...BRAND, accentColor: "#ffeb3b", backgroundColor: "#123456" };
+    const made = await write("Blocks", compileBlocks({ blocks: BLANK.blocks, preheader: null, brand }));
+    await execute("update forms set list_id = ? where id = ?", made.listIds[0], (await makeForm(team)).id);
+    await publish(made.newsletterId, true);
+    await execute("update teams set accent_color = ? where id = ?", brand.accentColor, team.team.id);
+    const { text } = await get(newsletterUrl(team.vault, origin, made.newsletterId));
+    const bar = text.slice(text.indexOf("<div"), text.indexOf("<!doctype html>", 1));
+    assert.match(bar, /^<div class="page footer" style="background-color:#123456;/);
+    assert.ok(bar.includes(`background:#ffeb3b;color:#1f2328;text-decoration:none">${en.web.subscribe}</a>`), bar);
   });
 
   it("leads nowhere by another signature, and shows no draft and no newsletter of TEST", async () => {
@@ -128,12 +143,12 @@ describe("Newsletters on the web", () => {
     const { text } = await get(url);
     assert.ok(text.includes("of One</p>"));
     assert.ok(text.includes('<meta property="og:description" content="More of One">'), text);
-    const above = [...text.slice(0, text.indexOf("<h1>News")).matchAll(/<a href="([^"]*)"[^>]*>([^<]*)/g)];
+    const above = [...text.slice(0, text.indexOf("<h1>")).matchAll(/<a href="([^"]*)"[^>]*>([^<]*)/g)];
     assert.deepEqual(
       above.map(([, href, words]) => [href, words]),
       [
         [archive, en.web.issues],
-        [`${origin}${form.path}`, en.confirm.title("One")],
+        [`${origin}${form.path}`, en.web.subscribe],
       ],
     );
     assert.ok(text.includes(`<strong>${team.team.name}</strong>`), text);
@@ -148,14 +163,14 @@ describe("Newsletters on the web", () => {
       text,
     ]);
     assert.deepEqual(hrefs, [
-      [form.path, en.confirm.title("One")],
+      [form.path, en.web.subscribe],
       [issues[0], "One"],
       [issues[1], "One No. 1 for all &amp; &lt;you&gt;\uffff"],
       [`${archive}/feed`, en.web.feed],
     ]);
     assert.ok(page.text.includes(`<p>${en.signUp.intro("One", "Kestrel")}</p>`), page.text);
-    assert.ok(page.text.includes("</a><br>More of One<br><small>"), page.text);
-    assert.ok(page.text.includes("</a><br>Leave Choose View Shop<br><small>"), page.text);
+    assert.ok(page.text.includes("</a><p>More of One</p>"), page.text);
+    assert.ok(page.text.includes("</a><p>Leave Choose View Shop</p>"), page.text);
     for (const shown of [page, await get(url)]) assert.match(shown.text, /<link rel="icon" href="data:/);
     assert.equal(page.headers.get("cache-control"), "public, max-age=300");
 

@@ -259,18 +259,22 @@ export const isOfBrand = (html: string, brand: MailBrand): boolean => html.inclu
 const SHOWN =
   "display:block!important;clear:both!important;position:static!important;margin:0!important;opacity:1!important;overflow:visible!important;transform:none!important;filter:none!important;clip-path:none!important";
 
-/** A footer below the card, in its column and in the brand of the mail. @returns undefined for HTML that was not compiled */
-export function footerOnPage(html: string, footer: string): string | undefined {
+/** Of HTML that was not compiled; no style sheet of its own overrules it. */
+const PLAIN =
+  "all:initial!important;font:12px/18px sans-serif!important;color:#595959!important;display:block!important;clear:both!important;padding:24px 16px!important;background-color:#ffffff!important";
+
+/** A footer below the card, or a bar above it: in its column and in the brand of the mail, where that was compiled. */
+export function besideCard(html: string, text: string): string {
   const [, page = "", font] = /<meta name="brand" content="\w+ \S+ (#[\da-f]{6}) (\w+)">/.exec(html) ?? [];
   const family = Object.entries(FONT_FAMILIES).find(([name]) => name === font)?.[1];
-  if (!family) return undefined;
+  if (!family) return `<div style="${PLAIN}">${text}</div>`;
   const style = `background-color:${page};color:${readableOn(page, MUTED)};font:12px/18px ${family}`;
   const inner = `all:initial!important;font:inherit!important;color:inherit!important;display:block!important;max-width:${CONTENT_WIDTH}px!important;margin:0 auto!important;padding:${PADDING}px!important`;
   const [begin, end] = [
     `${TABLE} width="${CONTENT_WIDTH}" align="center"><tr><td style="${style}">`,
     "</td></tr></table>",
   ];
-  return `<div class="page footer" style="${style}!important;${SHOWN}">${forOutlook(begin)}<div style="${inner}">${footer}</div>${forOutlook(end)}</div>`;
+  return `<div class="page footer" style="${style}!important;${SHOWN}">${forOutlook(begin)}<div style="${inner}">${text}</div>${forOutlook(end)}</div>`;
 }
 
 /** The HTML of a mail, a template. @throws {TemplateError} `syntax` for the preheader */
