@@ -18,6 +18,12 @@ export const FONT_FAMILIES = {
 /** The colour of text on white. */
 export const TEXT = "#1f2328";
 
+/** Of mails and of pages for recipients: around the text, below it, and of the text. */
+export const DARK = { page: "#16181d", card: "#22252b", text: "#e8eaed" } as const;
+
+/** Around the text of a page for recipients, which stands on white. @param color the background of the brand's mails */
+export const groundOf = (color: string): string => (color.toLowerCase() === "#ffffff" ? "#f4f4f2" : color);
+
 export const NETWORKS = {
   ...{ facebook: "Facebook", instagram: "Instagram", linkedin: "LinkedIn", x: "X", youtube: "YouTube" },
   ...{ mastodon: "Mastodon", bluesky: "Bluesky", tiktok: "TikTok", github: "GitHub", website: "Website" },

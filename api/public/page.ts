@@ -2,19 +2,18 @@ import { createHash } from "node:crypto";
 import type { Words } from "../../domain/languages/en.ts";
 import { escapeHtml } from "../../domain/mail/template.ts";
 import type { Look } from "../../domain/teams/brand.ts";
-import { contrast, FONT_FAMILIES, textOn } from "../../lib/mail-style.ts";
+import { contrast, DARK, FONT_FAMILIES, groundOf, textOn } from "../../lib/mail-style.ts";
 
-/** The page's background in light and dark, and an edge that is seen on both, and on black and on white. */
-const [BACKGROUND, DARK_BACKGROUND, EDGE] = ["#ffffff", "#22252b", "#767676"];
+/** The page's background, and an edge that is seen on it and in the dark, and on black and on white. */
+const [BACKGROUND, EDGE] = ["#ffffff", "#767676"];
 
 const HEX = /^#[\da-f]{6}$/i;
 
 /** Of pages whose link names no team. */
-const PLAIN: Pick<Look, "accentColor" | "font"> = { accentColor: "#0b57d0", font: "sans" };
-
-/** Around the text, which stands on white. */
-const groundOf = ({ backgroundColor: color = "" }: Partial<Look> = {}): string =>
-  HEX.test(color) && color.toLowerCase() !== BACKGROUND ? color : "#f4f4f2";
+const PLAIN: Pick<Look, "accentColor" | "backgroundColor" | "font"> = {
+  ...{ accentColor: "#0b57d0", backgroundColor: BACKGROUND },
+  font: "sans",
+};
 
 const styleOf = (accent: string, font: Look["font"], ground: string, isList: boolean): string => `
   :root { color-scheme: light dark; }
@@ -49,12 +48,12 @@ const styleOf = (accent: string, font: Look["font"], ground: string, isList: boo
     main { margin: 0 1rem 2rem; padding: 1rem; }
   }
   @media (prefers-color-scheme: dark) {
-    body { color: #e8eaed; background: #16181d; }
-    header { color: #e8eaed; }
+    body { color: ${DARK.text}; background: ${DARK.page}; }
+    header { color: ${DARK.text}; }
     header img { padding: .25rem; border-radius: .25rem; background: ${BACKGROUND}; }
-    main { background: ${DARK_BACKGROUND}; }
+    main { background: ${DARK.card}; }
     small { color: #a4abb8; }
-    .main { border-color: ${edgeOn(DARK_BACKGROUND, accent)}; }
+    .main { border-color: ${edgeOn(DARK.card, accent)}; }
   }
 `;
 
@@ -120,7 +119,8 @@ export function renderPage(
   { title, paragraphs, buttons = [], form: signUp, mainLink, links, feed }: Page,
   look?: Look,
 ): { html: string; headers: Record<string, string> } {
-  const style = styleOf(colorOf(look), (look ?? PLAIN).font, groundOf(look), links !== undefined);
+  const { font, backgroundColor: color } = look ?? PLAIN;
+  const style = styleOf(colorOf(look), font, groundOf(HEX.test(color) ? color : BACKGROUND), links !== undefined);
   const logoOrigin = originOf(look?.logoUrl ?? null);
   const policy = [
     "default-src 'none'",

@@ -1,5 +1,5 @@
 import { useEffect, useRef, useState } from "react";
-import { FONT_FAMILIES, textOn } from "../../lib/mail-style.ts";
+import { DARK, FONT_FAMILIES, groundOf, TEXT, textOn } from "../../lib/mail-style.ts";
 import type { Client, DataOf } from "../api.ts";
 import { Act, Opens } from "../parts/act.tsx";
 import { useLists } from "../parts/audience/people.tsx";
@@ -152,7 +152,9 @@ function FormButton({ lists, form }: { lists: Readonly<Record<string, string>>; 
   );
 }
 
-/** The page of the form around it, in the team's brand, as it would look. */
+const PAPER = "#ffffff";
+
+/** The page of the form around it, in the team's brand, as it would look: in dark colours where the console has them. */
 function Sample({ fields, lists }: { fields: readonly string[]; lists: Readonly<Record<string, string>> }) {
   const brand = useData(["brand"], ({ app }) => app.team.brand.query({}));
   const words = useData(["forms", "words"], ({ app }) => app.forms.words.query({}));
@@ -167,13 +169,18 @@ function Sample({ fields, lists }: { fields: readonly string[]; lists: Readonly<
   }, []);
   const asked = ["email" as const, ...FIELDS.flatMap(({ id }) => (fields.includes(id) ? [id] : []))];
   const list = lists[values["list_id"] ?? ""] ?? "";
-  const style = {
-    backgroundColor: brand.background_color,
-    fontFamily: FONT_FAMILIES[brand.font as keyof typeof FONT_FAMILIES],
-  };
+  const ground = groundOf(brand.background_color);
+  const inScheme = (backgroundColor: string, color: string, dark: string) => ({
+    backgroundColor: `light-dark(${backgroundColor}, ${dark})`,
+    color: `light-dark(${color}, ${DARK.text})`,
+    colorScheme: "inherit",
+  });
+  const fontFamily = FONT_FAMILIES[brand.font as keyof typeof FONT_FAMILIES];
+  const style = { ...inScheme(ground, textOn(ground), DARK.page), fontFamily };
   return (
     <section ref={ref} className="card sample" style={style} aria-label="Preview" inert>
-      <div>
+      {brand.logo_url ? <img className="logo" src={brand.logo_url} alt={words.team} /> : <strong>{words.team}</strong>}
+      <div style={inScheme(PAPER, TEXT, DARK.card)}>
         <h3>{words.title.replace("{list}", list)}</h3>
         <p>{words.intro.replace("{list}", list)}</p>
         {asked.map((name) => (

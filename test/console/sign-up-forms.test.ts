@@ -41,6 +41,8 @@ describe("A sign-up form of the console", function () {
       res.setHeader("content-type", "text/html; charset=utf-8");
       res.end(`<!doctype html><html lang="en"><title>Site</title><link rel="icon" href="data:,"><h1>Site</h1>${body}`);
     });
+    const logo = "<svg xmlns='http://www.w3.org/2000/svg' width='120' height='40'><text y='30'>Dark</text></svg>";
+    await execute("update teams set logo_url = ? where id = ?", `${origin}/i/logo`, team.team.id);
     const ownSite = `http://127.0.0.1:${await listenLocally(site)}`;
     const audience = `${unique("site")}.example`;
     const signUp = async (page: Page, email: string) => {
@@ -52,6 +54,7 @@ describe("A sign-up form of the console", function () {
     await inPage(
       {},
       async (page) => {
+        await page.route("**/i/logo", (route) => route.fulfill({ contentType: "image/svg+xml", body: logo }));
         await enter(page, team.owner.id);
         await page.goto(`${origin}/console/${team.team.id}/live/forms`);
         const button = (name: string) => page.getByRole("button", { name, exact: true });
@@ -67,6 +70,15 @@ describe("A sign-up form of the console", function () {
         const intro = en.signUp.intro("Readers", team.team.name);
         const shown = [en.confirm.title("Readers"), intro, en.signUp.first_name, TRACKING, "You get our letter."];
         for (const words of shown) await sample.getByText(words, { exact: true }).waitFor();
+        await sample.getByAltText(team.team.name).waitFor();
+        const shownParts = '[...document.querySelectorAll(".sample, .sample > *")]';
+        const colors = () => page.evaluate(`${shownParts}.map((part) => getComputedStyle(part).backgroundColor)`);
+        const inLight = await colors();
+        await page.emulateMedia({ colorScheme: "dark" });
+        const inDark = await colors();
+        await page.emulateMedia({ colorScheme: "light" });
+        assert.deepEqual(inLight, ["rgb(244, 244, 242)", "rgba(0, 0, 0, 0)", "rgb(255, 255, 255)"]);
+        assert.deepEqual(inDark, ["rgb(22, 24, 29)", "rgb(255, 255, 255)", "rgb(34, 37, 43)"]);
         assert.deepEqual(await violationsOf(page), []);
         await button("Create form").click();
         await button("Use Footer").click();

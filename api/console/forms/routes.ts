@@ -59,7 +59,7 @@ export const formsRouter = router({
     const { signUp, confirm } = wordsOf(language);
     const { email, first_name, last_name, button } = signUp;
     const ofList = { title: confirm.title("{list}"), intro: signUp.intro("{list}", teamName) };
-    return { ...ofList, email, first_name, last_name, button };
+    return { ...ofList, team: teamName, email, first_name, last_name, button };
   }),
   /** The link, the HTML and the script that the owner of a website copies. */
   embed: consoleQuery(

@@ -1,5 +1,6 @@
 import {
   CONTENT_WIDTH,
+  DARK,
   FONT_FAMILIES,
   isPale,
   LOGO_WIDTH,
@@ -22,8 +23,6 @@ const GUTTER = 12;
 const WIDTH = CONTENT_WIDTH + 2 * PADDING;
 
 const CARD = "#ffffff";
-const DARK_PAGE = "#16181d";
-const DARK_CARD = "#22252b";
 const DARK_AREA = "#32363e";
 const RULE = "#d0d7de";
 const MUTED = "#595959";
@@ -57,8 +56,8 @@ function stylesOf({ accentColor, backgroundColor }: MailBrand): string {
   const apart = `\n@media (min-width:${WIDTH + PADDING}px){.card{margin-top:${PADDING}px!important;border-radius:8px;overflow:hidden}}`;
   return `<style>:root{color-scheme:light dark;supported-color-schemes:light dark}
 @media (max-width:${WIDTH - 1}px){.column,.wide{max-width:100%!important}}${isOfCard ? "" : apart}</style>
-<style>@media (prefers-color-scheme:dark){.page{background-color:${isOfCard ? DARK_CARD : DARK_PAGE}!important}.card{background-color:${DARK_CARD}!important}.area{background-color:${DARK_AREA}!important}
-.text{color:#e8eaed!important}.footer{color:#a4abb8!important}.link{color:${readableOn(DARK_AREA, accentColor)}!important;border-color:${readableOn(DARK_AREA, accentColor)}!important}.rule{border-color:#4b5059!important}.image{background-color:${CARD}!important}.logo{padding:4px!important;border-radius:4px!important}}</style>`;
+<style>@media (prefers-color-scheme:dark){.page{background-color:${isOfCard ? DARK.card : DARK.page}!important}.card{background-color:${DARK.card}!important}.area{background-color:${DARK_AREA}!important}
+.text{color:${DARK.text}!important}.footer{color:#a4abb8!important}.link{color:${readableOn(DARK_AREA, accentColor)}!important;border-color:${readableOn(DARK_AREA, accentColor)}!important}.rule{border-color:#4b5059!important}.image{background-color:${CARD}!important}.logo{padding:4px!important;border-radius:4px!important}}</style>`;
 }
 
 const TABLE = `<table role="presentation" cellpadding="0" cellspacing="0" border="0"`;
