@@ -241,18 +241,20 @@ export function OneSequence() {
         rows={steps}
         keyOf={({ id }) => id}
         columns={[
-          { name: "Step", cell: (step) => String(steps.indexOf(step) + 1) },
           {
-            name: "Subject",
+            name: "Step",
             cell: ({ id, subject }) => (
-              <button
-                type="button"
-                className="plain"
-                aria-expanded={id === open}
-                onClick={() => setFilters({ step: id === open ? undefined : id, after: undefined })}
-              >
-                {plainSubject(subject)}
-              </button>
+              <>
+                {`${steps.findIndex((step) => step.id === id) + 1}. `}
+                <button
+                  type="button"
+                  className="plain"
+                  aria-expanded={id === open}
+                  onClick={() => setFilters({ step: id === open ? undefined : id, after: undefined })}
+                >
+                  {plainSubject(subject)}
+                </button>
+              </>
             ),
           },
           { name: "When", cell: (step) => whenText(step, step === steps[0]) },
