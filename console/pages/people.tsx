@@ -21,8 +21,8 @@ import { Suppress } from "./suppressions.tsx";
 
 type Listed = DataOf<Client["app"]["audience"]["people"]["query"]>["people"][number];
 
-const STATUSES = { ...EMAIL_STATUSES, SUPPRESSED: ["suppressed", "warn"] } as const;
-const SHOWN_STATUSES = { ...STATUSES, UNSUBSCRIBED: SUBSCRIPTION_STATUSES.UNSUBSCRIBED };
+const { UNSUBSCRIBED } = SUBSCRIPTION_STATUSES;
+const STATUSES = { ...EMAIL_STATUSES, UNSUBSCRIBED, SUPPRESSED: ["suppressed", "warn"] } as const;
 /** A good address is not all that counts for a person who has left every list. */
 const shownStatus = ({ status, lists, has_unsubscribed }: Listed) =>
   status === "ACTIVE" && lists === 0 && has_unsubscribed ? "UNSUBSCRIBED" : status;
@@ -118,7 +118,7 @@ export function Page() {
           { name: "Name", cell: nameOf },
           { name: "Subscriber", cell: ({ lists: count }) => count !== null && listsText(count) },
           { name: "Contact", cell: ({ is_contact }) => is_contact && "Yes" },
-          { name: "Status", cell: (person) => <State of={SHOWN_STATUSES} is={shownStatus(person)} /> },
+          { name: "Status", cell: (person) => <State of={STATUSES} is={shownStatus(person)} /> },
           { name: "Added", cell: ({ created_at }) => <When at={created_at} isShort /> },
         ]}
         filters={

@@ -47,10 +47,11 @@ export function Page() {
   const of = contact ?? subscriber;
   const statuses = subscriber?.subscriptions.map(({ status }) => status) ?? [];
   const hasLeft = statuses.includes("UNSUBSCRIBED") && !statuses.includes("CONFIRMED");
+  const isOut = suppression ? suppression.reason === "UNSUBSCRIBED" : hasLeft;
   return (
     <>
       <PageHead title={name ?? email}>
-        <State of={MAIL} is={suppression ? "suppressed" : hasLeft ? "UNSUBSCRIBED" : "mailed"} />
+        <State of={MAIL} is={isOut ? "UNSUBSCRIBED" : suppression ? "suppressed" : "mailed"} />
         {mayWrite && of && (
           <PersonButton kind={contact ? "contacts" : "subscribers"} person={of} subscriber={contact && subscriber} />
         )}

@@ -4,8 +4,8 @@ import { isoInstant } from "../../db/sql.ts";
 import { foundAddresses, MAX_SORTED } from "./search.ts";
 import { segmentContacts } from "./segments/segments.ts";
 
-/** SUPPRESSED: for another reason than a hard bounce. */
-export const PERSON_STATUSES = ["ACTIVE", "INVALID", "SUPPRESSED"] as const;
+/** Of the address, by the reason of its suppression. */
+export const PERSON_STATUSES = ["ACTIVE", "UNSUBSCRIBED", "INVALID", "SUPPRESSED"] as const;
 type PersonStatus = (typeof PERSON_STATUSES)[number];
 
 /** An address of the audience: a subscriber, a contact or both. */
@@ -41,6 +41,7 @@ export interface PeopleFilter {
   listId?: string | undefined;
   /** Contacts of it. */
   segmentId?: string | undefined;
+  /** UNSUBSCRIBED: also those who have left each of their lists. */
   status?: PersonStatus | undefined;
   /** The last address that the page before looked at. */
   after?: string | undefined;
@@ -67,7 +68,8 @@ export async function listPeople(
   const onList = sql`${ofTenant(tenant, "b")} and b.list_id = ${listId} and b.status = 'CONFIRMED'`;
   const subscriber = sql`subscribers s where ${ofTenant(tenant, "s")} and s.email = a.email`;
   const reason = sql`(select x.reason from suppressions x where ${ofTenant(tenant, "x")} and x.email = a.email)`;
-  const statusIs = sql`case coalesce(${reason}, '') when '' then 'ACTIVE' when 'bounce:hard' then 'INVALID' else 'SUPPRESSED' end`;
+  const statusIs = sql`case coalesce(${reason}, '') when '' then 'ACTIVE' when 'UNSUBSCRIBED' then 'UNSUBSCRIBED'
+    when 'bounce:hard' then 'INVALID' else 'SUPPRESSED' end`;
 
   // Few members are looked up; many are met soon on the way through the addresses.
   const isShort =
@@ -92,6 +94,14 @@ export async function listPeople(
     : text || isShort
       ? sql`looked_at a where true`
       : sql`${table} a where ${upTo("a")}`;
+  // Read at once: without statistics Postgres would read all subscribers for each address.
+  const left = sql`select s.email from subscribers s where ${upTo("s")} and (
+    select bool_or(b.status = 'UNSUBSCRIBED') and not bool_or(b.status = 'CONFIRMED') from subscriptions b
+    where ${ofTenant(tenant, "b")} and b.subscriber_id = s.id)`;
+  const hasStatus =
+    status === "UNSUBSCRIBED" && !listId
+      ? sql`and coalesce(${reason}, case when a.email in (${left}) then 'UNSUBSCRIBED' end) = 'UNSUBSCRIBED'`
+      : status && sql`and ${statusIs} = ${status}`;
   // Not by "exists", nor with the list in the condition: Postgres would read the whole list, for a join or for each person.
   const isMember = sql`and (
     select bool_or(b.list_id = ${listId} and b.status = 'CONFIRMED') from subscriptions b
@@ -99,7 +109,7 @@ export async function listPeople(
 
   const { rows } = await sql<PeoplePage>`
     with looked_at as materialized (${lookedAt}), met as materialized (
-      select a.email from ${among} ${listId && !isShort ? isMember : sql``} ${status ? sql`and ${statusIs} = ${status}` : sql``}
+      select a.email from ${among} ${listId && !isShort ? isMember : sql``} ${hasStatus ?? sql``}
       order by a.email limit ${sql.lit(mostMet)}
     ), shown as materialized (select email from met order by email limit ${sql.lit(limit)})
     select coalesce((

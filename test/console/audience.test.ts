@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { sql } from "kysely";
 import type { Role } from "../../db/entities/team.ts";
 import { kysely } from "../../db/orm.ts";
+import { suppress } from "../../domain/audience/suppressions.ts";
 import { mailed } from "../reports/mails.ts";
 import { clientAs, consoleClient, refusalCodeOf, signIn } from "../support/console.ts";
 import { makeTeam, type TestTeam, uniqueEmail } from "../support/factories.ts";
@@ -177,6 +178,7 @@ describe("The audience in the console", () => {
       await client.api.contacts.create.mutate({ body: { email, first_name } });
     }
     await client.api.suppressions.create.mutate({ body: { emails: [address(1)] } });
+    await suppress(own.em, { teamId: own.team.id, environment: "LIVE" }, [address(3)], "UNSUBSCRIBED");
     await sql`update subscriptions set status = 'UNSUBSCRIBED' where list_id = ${listId} and subscriber_id = (
       select id from subscribers where team_id = ${own.team.id} and email = ${address(2)})`.execute(kysely(own.em));
     type Query = Parameters<typeof client.app.audience.people.query>[0]["query"];
@@ -208,6 +210,7 @@ describe("The audience in the console", () => {
     assert.deepEqual(shown(address(0)), [true, 1, false, "ACTIVE"]);
     assert.deepEqual(shown(address(1)), [false, 1, false, "SUPPRESSED"]);
     assert.deepEqual(shown(address(2)), [false, 0, true, "ACTIVE"]);
+    assert.deepEqual(shown(address(3)), [false, 1, false, "UNSUBSCRIBED"]);
     assert.deepEqual(shown(`only@${audience}`), [true, null, null, "ACTIVE"]);
 
     assert.equal((await all({ list_id: listId })).length, 59);
@@ -217,6 +220,9 @@ describe("The audience in the console", () => {
     assert.deepEqual(await of({ segment_id: segment.id }), [address(0), `only@${audience}`].sort());
     assert.deepEqual(await of({ segment_id: segment.id, list_id: listId }), [address(0)]);
     assert.deepEqual(await of({ status: "SUPPRESSED", list_id: listId }), [address(1)]);
+    assert.deepEqual(await of({ status: "UNSUBSCRIBED" }), [address(2), address(3)].sort());
+    assert.deepEqual(await of({ status: "UNSUBSCRIBED", text: address(2) }), [address(2)]);
+    assert.deepEqual(await of({ status: "UNSUBSCRIBED", list_id: listId }), [address(3)]);
     assert.deepEqual(await of({ status: "INVALID" }), []);
     const text = audience.toUpperCase();
     assert.deepEqual(await of({ text, segment_id: segment.id, list_id: listId }), [address(0)]);
@@ -238,6 +244,7 @@ describe("The audience in the console", () => {
     assert.deepEqual([listed.people.length, listed.next], [50, `a10099@${audience}`]);
     const none = await page({ status: "SUPPRESSED" });
     assert.deepEqual(none, { people: [], next: `a10000@${audience}`, total: 0, has_more: true });
+    assert.deepEqual((await page({ status: "UNSUBSCRIBED" })).people, []);
     assert.deepEqual(await counted({}), [10_000, true, 50]);
     assert.deepEqual(await counted({ list_id: many.id }), [500, true, 50]);
     assert.deepEqual(await of({ status: "SUPPRESSED", after: none.next ?? "" }), [address(1)]);
