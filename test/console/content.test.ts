@@ -4,7 +4,7 @@ import { Newsletter } from "../../db/entities/send.ts";
 import { kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { createField } from "../../domain/audience/contact-fields.ts";
-import { engage, type TestLedger } from "../analytics/ledger.ts";
+import { engage } from "../analytics/ledger.ts";
 import { mailed } from "../reports/mails.ts";
 import { clientAs, consoleClient, consoleFetch, refusalCodeOf, signIn } from "../support/console.ts";
 import { makeMember, makeTeam, unique } from "../support/factories.ts";
@@ -124,13 +124,26 @@ describe("The console's editor", () => {
     const addresses = [`x${name}@example.com`, `${name}_b@example.com`, `${name}a@example.com`];
     const { sendId, newsletterId: id } = await mailed(team, addresses);
     const tenant = { teamId: team.team.id, environment: "LIVE" as const };
-    await engage(team.em, { tenant, sendId, newsletterId: id } as TestLedger, [3], "opened", 1);
+    const ledger = { tenant, sendId, newsletterId: id };
+    await engage(team.em, ledger, [3], "opened", 2);
+    await engage(team.em, ledger, [2, 3], "clicked", 1);
+    await team.em.execute(
+      "update engagements set first_at = '2026-01-05Z', last_at = '2026-01-06Z' where send_id = ?",
+      [sendId],
+    );
+    await sql`insert into unsubscribes (id, team_id, environment, email, reason, source, campaign_id)
+      select ${unique("unsubscribe")} || n, ${tenant.teamId}, 'LIVE', (${addresses}::text[])[n], 'UNSUBSCRIBED', 'link',
+        case n when 1 then ${id} else 'nl_other' end from generate_series(1, 2) n`.execute(kysely(team.em));
     const client = await consoleClient(await signIn(team.owner.id), team.team.id);
     const query = { type: "newsletter", id, text: ` ${name.toUpperCase()}` } as const;
     const { data } = await client.app.content.recipients.query({ query });
     assert.deepEqual(
-      data.recipients.map(({ email, status, opened, clicked }) => [email, status, opened, clicked]),
-      addresses.map((email, i) => [email, "SENT", i === 2, false]),
+      data.recipients.map((one) => [one.email, one.status, one.opened_at, one.clicked_at, one.has_unsubscribed]),
+      [
+        [addresses[0], "SENT", null, null, true],
+        [addresses[1], "SENT", null, "2026-01-06T00:00:00.000Z", false],
+        [addresses[2], "SENT", "2026-01-05T00:00:00.000Z", "2026-01-06T00:00:00.000Z", false],
+      ],
     );
     await team.em.execute(
       "update send_recipients set first_name = 'Ada', last_name = 'O%x' where send_id = ? and seq = 2",

@@ -294,8 +294,7 @@ const after = z
 
 /** A recipient as the API shows it, and what they did with the mail. */
 type ShownRecipient = z.input<typeof recipient> &
-  Record<"opened" | "clicked", boolean> &
-  Record<"first_name" | "last_name", string | null>;
+  Record<"first_name" | "last_name" | "opened_at" | "clicked_at", string | null> & { has_unsubscribed: boolean };
 
 /** A page of the recipients of a send, or the first ones who have a text in their address or name. */
 const recipients = consoleQuery(

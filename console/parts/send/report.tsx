@@ -2,7 +2,7 @@ import { Link } from "@tanstack/react-router";
 import type { Client, DataOf } from "../../api.ts";
 import { useData, useRole, useWorkspace } from "../../session.tsx";
 import { AddressList } from "../audience/address-list.tsx";
-import { nameOf, PersonLink } from "../audience/people.tsx";
+import { nameOf, PersonLink, SUBSCRIPTION_STATUSES } from "../audience/people.tsx";
 import { Chart } from "../chart.tsx";
 import { type Draft, STATES } from "../draft/drafts.ts";
 import { SaveCsv } from "../export.tsx";
@@ -225,16 +225,17 @@ function Recipients({ kind, id }: { kind: Kind; id: string }) {
           { name: "Name", cell: nameOf },
           {
             name: "Delivery status",
-            cell: ({ status, reason }) => (
+            cell: ({ status, reason, has_unsubscribed }) => (
               <>
                 <State of={OUTCOMES} is={status.toLowerCase()} />
-                {reason && <span className="muted">: {reasonText(reason)}</span>}
+                {reason && <span className="muted">: {reasonText(reason)}</span>}{" "}
+                {has_unsubscribed && <State of={SUBSCRIPTION_STATUSES} is="UNSUBSCRIBED" />}
               </>
             ),
           },
-          { name: "Opened", cell: ({ opened }) => opened && "Yes" },
-          { name: "Clicked", cell: ({ clicked }) => clicked && "Yes" },
-          { name: "Updated", cell: (row) => <When at={row.updated_at} /> },
+          { name: "Delivered", cell: (row) => row.status === "SENT" && <When at={row.updated_at} /> },
+          { name: "First opened", cell: (row) => <When at={row.opened_at} /> },
+          { name: "Last clicked", cell: (row) => <When at={row.clicked_at} /> },
         ]}
         empty={status || activity ? "No recipients match these filters." : "It has no recipients."}
       >

@@ -1,6 +1,7 @@
 import { type RawBuilder, type SqlBool, sql } from "kysely";
 import { type EngagementKind, type MailReportKind, WITHDRAWN } from "../../../db/entities/engagement.ts";
 import { ofTenant, type Tenant } from "../../../db/orm.ts";
+import { isoInstant } from "../../../db/sql.ts";
 
 export const ACTIVITIES = ["opened", "not_opened", "clicked", "bounced", "unsubscribed", "complained"] as const;
 export type Activity = (typeof ACTIVITIES)[number];
@@ -40,10 +41,17 @@ const reportedIn = (tenant: Tenant, range: LedgerRange, ...kinds: (MailReportKin
 export const bouncedIn = (tenant: Tenant, range: LedgerRange) =>
   reportedIn(tenant, range, "bounce:hard", "bounce:soft");
 
-/** SQL: the person of the row `r` of the ledger did so. For a page of rows: `hasActivity` reads a range at once. */
-export const hasEngaged = (tenant: Tenant, kind: EngagementKind) => sql<boolean>`exists (
-  select from engagements e
+// Of a page of rows `r` of the ledger: `hasActivity` reads a range at once.
+
+/** SQL: when the person first or last did so; null where they did not. */
+export const engagedAt = (tenant: Tenant, kind: EngagementKind, column: "first_at" | "last_at") => sql<string | null>`(
+  select ${isoInstant(sql.ref(`e.${column}`))} from engagements e
   where e.send_id = r.send_id and e.seq = r.seq and e.kind = ${kind} and ${ofTenant(tenant, "e")})`;
+
+/** SQL: the person unsubscribed by the mail. Not by "exists": Postgres would read all who did. */
+export const hasOptedOut = (tenant: Tenant, resourceId: string) => sql<boolean>`(
+  select true from unsubscribes u where ${ofTenant(tenant, "u")} and u.email = r.email and u.campaign_id = ${resourceId}
+  limit 1) is true`;
 
 /**
  * SQL: the mail of a row `r` of the ledger is one that the figure of the activity counts; `not_opened`: it was delivered, is tracked

@@ -6,7 +6,7 @@ import { hasPart } from "../../audience/search.ts";
 import { ApiError, orNotFound } from "../../errors.ts";
 import { emailFields } from "../../webhooks/records.ts";
 import type { SendResource } from "../resource.ts";
-import { type Activity, hasActivity, hasEngaged } from "./activity.ts";
+import { type Activity, engagedAt, hasActivity, hasOptedOut } from "./activity.ts";
 
 /** Rows that a page walks at most in search of a state or an activity. A state stands in no index: each mail would have to write it. */
 const MAX_WALKED = 10_000;
@@ -18,7 +18,7 @@ export interface LedgerPage {
   linkId?: string | undefined;
   /** A part of their address or name. The whole send is looked through, since they stand in no index either. */
   text?: string | undefined;
-  /** Their names, and whether each has opened the mail, and clicked in it. */
+  /** Their names, when each first opened the mail and last clicked in it, and whether they unsubscribed by it. */
   withEngagement?: boolean;
   order: "asc" | "desc";
   limit: number;
@@ -57,7 +57,9 @@ export async function pageRecipients(
     smtp_code: sql`substring(r.reason from ':([0-9]{3})')::int`,
     ...(withEngagement && {
       ...{ first_name: sql.ref("r.first_name"), last_name: sql.ref("r.last_name") },
-      ...{ opened: hasEngaged(tenant, "opened"), clicked: hasEngaged(tenant, "clicked") },
+      opened_at: engagedAt(tenant, "opened", "first_at"),
+      clicked_at: engagedAt(tenant, "clicked", "last_at"),
+      has_unsubscribed: hasOptedOut(tenant, resource.id),
     }),
   };
   const record = jsonRecord("email", fields);
