@@ -11,12 +11,12 @@ import { TestMail } from "../parts/draft/test-mail.tsx";
 import { Versions } from "../parts/draft/versions.tsx";
 import { Duplicate } from "../parts/duplicate.tsx";
 import { More } from "../parts/more.tsx";
-import { Copy, Facts, PageHead, Part, State } from "../parts/page.tsx";
+import { PageHead, Part, State } from "../parts/page.tsx";
 import { Remove } from "../parts/remove.tsx";
 import { isOpen, type Kind, useCalls, useProgress, waitingIn } from "../parts/send/calls.ts";
 import { CheckSend } from "../parts/send/check-send.tsx";
 import { Commands, LiveSend } from "../parts/send/live-send.tsx";
-import { Report, SaveRecipients } from "../parts/send/report.tsx";
+import { Report, SaveRecipients, SentMail } from "../parts/send/report.tsx";
 import { SendTime } from "../parts/send/time.tsx";
 import { SaveAsTemplate } from "../parts/templates.tsx";
 import { useData, useRole, useWorkspace } from "../session.tsx";
@@ -86,11 +86,6 @@ function Shown({ kind, draft }: { kind: Kind; draft: Draft }) {
           </More>
         )}
       </PageHead>
-      {status === "SENT" && kind === "newsletter" && (
-        <Part>
-          <OnWeb id={id} />
-        </Part>
-      )}
       {isDraft && (
         <div className="draft">
           <DraftEditor kind={kind} draft={draft} onDirty={setDirty} shown={shown}>
@@ -103,15 +98,9 @@ function Shown({ kind, draft }: { kind: Kind; draft: Draft }) {
           <Preview mail={mail} version={updated_at} />
         </div>
       )}
-      {!isDraft && (
-        <details>
-          <summary>The email</summary>
-          <Preview mail={mail} version="sent" />
-        </details>
-      )}
       {/* No check begins once the writer has left it, after a save that took long. */}
       <section className="stack" id={SEND} tabIndex={-1} aria-label="Send" onBlur={() => setAsked(false)}>
-        <h2>{hasEnded ? "Report" : "Send"}</h2>
+        <h2>{hasEnded ? "Results" : "Send"}</h2>
         {isDraft && (
           <Choices kind={kind} draft={draft}>
             <SendTime kind={kind} id={id} />
@@ -130,13 +119,6 @@ function Shown({ kind, draft }: { kind: Kind; draft: Draft }) {
       </section>
     </>
   );
-}
-
-/** The public page of a newsletter, where it has one. */
-function OnWeb({ id }: { id: string }) {
-  const { web } = useSettings("newsletter", id);
-  if (!web?.is_public) return null;
-  return <Facts of={[["On the web", <Copy key="address" text={web.url} name="the address on the web" isLink />]]} />;
 }
 
 function Publish({ id }: { id: string }) {
@@ -169,12 +151,12 @@ function SendOf({ kind, draft }: { kind: Kind; draft: Draft }) {
   useEffect(() => {
     if (waiting !== undefined) void queries.invalidateQueries({ queryKey: [base, "recipients", draft.id] });
   }, [waiting, queries, base, draft.id]);
-  if (!send) return <p className="muted">The record of this send is no longer kept.</p>;
-  if (!isOpen(send)) return <Report kind={kind} send={send} draft={draft} />;
+  if (send && !isOpen(send)) return <Report kind={kind} send={send} draft={draft} />;
   return (
     <>
-      <LiveSend send={send} />
-      <Commands kind={kind} send={send} />
+      {send ? <LiveSend send={send} /> : <p className="muted">The record of this send is no longer kept.</p>}
+      {send && <Commands kind={kind} send={send} />}
+      <SentMail kind={kind} draft={draft} />
     </>
   );
 }

@@ -127,7 +127,7 @@ function LastSends() {
       <p>
         <Link to={`${base}/${last.type}s/${last.id}`}>{last.name}</Link>, <When at={last.completed_at} />
       </p>
-      <Rates totals={last.counts} rates={last.rates} beside={sends > 1 && [`Last ${sends}`, rates]} />
+      <Rates totals={last.counts} rates={last.rates} beside={sends > 1 && [`Last ${sends} sends`, rates]} />
     </section>
   );
 }

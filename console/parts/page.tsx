@@ -103,7 +103,7 @@ export function Copy({ text, name, isLink }: { text: string; name: string; isLin
   );
 }
 
-interface FactsProps {
+export interface FactsProps {
   /** Those that are missing (`null`, `undefined`, `false`) are left out. */
   of: readonly (readonly [name: string, fact: ReactNode])[];
   /** Numbers stand in columns. */

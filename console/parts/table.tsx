@@ -8,6 +8,8 @@ export interface Column<Row> {
   cell: (row: Row) => ReactNode;
   /** Numbers stand on the right. */
   isNumber?: boolean;
+  /** Explains the name. */
+  title?: string;
 }
 
 interface TableProps<Row> {
@@ -55,8 +57,8 @@ export function Table<Row>({ caption, rows, columns, keyOf, empty }: TableProps<
         <caption className="hidden">{caption}</caption>
         <thead>
           <tr>
-            {columns.map(({ name, isNumber }) => (
-              <th key={name} scope="col" className={classOf(name, isNumber)}>
+            {columns.map(({ name, isNumber, title }) => (
+              <th key={name} scope="col" className={classOf(name, isNumber)} title={title}>
                 <span className={name === ACTIONS ? "hidden" : undefined}>{name}</span>
               </th>
             ))}

@@ -14,17 +14,19 @@ export const DRAFT_NAME = [["name", "Name", { ...NAME, hint: NAME_HINT }]] as co
 /** The service's templates, and the team's. */
 export const useTemplates = () => useData(["templates"], ({ app }) => app.templates.list.query({}));
 
-/** The mail of a template. It is a page of its own, which may run nothing. */
-export function Look({ id, name, version = "" }: { id: string; name: string; version?: string | undefined }) {
+type LookProps = Pick<Choice, "id" | "name"> & { kind?: Kind; version?: string | undefined };
+
+/** The picture of a mail, or of a template's. It is a page of its own, which may run nothing. */
+export function Look({ kind, id, name, version = "" }: LookProps) {
   const { team, environment } = useWorkspace();
   const parameters = new URLSearchParams({ team, environment: environment.toUpperCase(), version });
   return (
-    <div className="look">
+    <div className="look" inert>
       <iframe
         title={`An email of “${name}”`}
         sandbox=""
         loading="lazy"
-        src={`/console/preview/templates/${id}?${parameters}`}
+        src={`/console/preview/${kind ?? "template"}s/${id}?${parameters}`}
       />
     </div>
   );

@@ -4,7 +4,7 @@ import type { Locator, Page } from "playwright-core";
 import { appRouter } from "../../api/router.ts";
 import { buildConsole } from "../../console/build.ts";
 import { recordHits } from "../../domain/tracking/record.ts";
-import { accept, makeLedger } from "../analytics/ledger.ts";
+import { accept, makeLedger, optOut, report } from "../analytics/ledger.ts";
 import { settleAll } from "../public/tracking.ts";
 import { serveRoutes } from "../support/app.ts";
 import { assertAccessible, enter, openBrowser, violationsOf, widthOf } from "../support/browser.ts";
@@ -198,8 +198,8 @@ describe("The console in a browser", function () {
       await page.keyboard.type(String(PEOPLE));
       await press("Enter");
       assert.ok(keys < MOST_KEYS, `a send by keyboard takes ${keys} keys`);
-      await page.getByText("Sent on").waitFor({ timeout: 120_000 });
-      await page.getByText(`to 1,000 people`).waitFor();
+      await page.getByRole("heading", { name: "Results", level: 2 }).waitFor({ timeout: 120_000 });
+      await page.getByRole("definition").getByText("1,000 people").waitFor();
       await page.getByRole("definition").getByText("Anne's readers", { exact: true }).waitFor();
       await page.getByRole("definition").getByText(fromEmail).waitFor();
       await page.getByText("Tracking is off").waitFor();
@@ -448,13 +448,22 @@ describe("The console in a browser", function () {
   it("leads from a link in the report of a send to the people who clicked it, with a chart of one hour", async () => {
     const { origin } = await stack();
     const team = await makeTeam();
-    const ledger = await makeLedger(team, 3);
+    const [before, ledger] = [await makeLedger(team, 2), await makeLedger(team, 3)];
     const { sendId, newsletterId } = ledger;
     const em = team.em.fork();
     const started = new Date(Date.now() - 7_200_000).toISOString();
-    await accept(em, ledger, [1, 2, 3], started);
-    await em.execute("update newsletters set status = 'SENT', send_id = ? where id = ?", [sendId, newsletterId]);
-    await em.execute("update sends set started_at = ? where id = ?", [started, sendId]);
+    await em.execute("update send_recipients set tracked = true where send_id = ?", [sendId]);
+    for (const [of, seqs, ended] of [
+      [before, [1, 2], "2026-01-05T12:00:00Z"],
+      [ledger, [1, 2, 3], started],
+    ] as const) {
+      await accept(em, of, seqs, ended);
+      await em.execute("update newsletters set status = 'SENT', send_id = ?, completed_at = ? where id = ?", [
+        ...[of.sendId, ended, of.newsletterId],
+      ]);
+    }
+    await em.execute("update sends set started_at = ?, completed_at = now() where id = ?", [started, sendId]);
+    await optOut(em, ledger, [2], started);
     const url = `https://shop.example/${"very-long-".repeat(30)}`;
     const click = { sendId, kind: "clicked", rule: null, early: false, source: "reader", url } as const;
     const at = Date.parse(started) + 1_000;
@@ -467,11 +476,29 @@ describe("The console in a browser", function () {
     await inPage({ viewport: { width: 360, height: 800 } }, async (page) => {
       await enter(page, team.owner.id);
       await page.goto(`${origin}/console/${team.team.id}/live/newsletters/${newsletterId}`);
-      await page.getByRole("cell", { name: "example.com", exact: true }).waitFor();
+      await page.getByRole("button", { name: "Clicked: 1", exact: true }).waitFor();
+      await page.getByText("33.3% · 50% of opens").waitFor();
+      // It counted no opens and clicks.
+      assert.equal(await page.getByTitle("Letter, Jan 5, 2026").getByText("Last send:").count(), 4);
+      const top = async (of: Locator) => (await of.boundingBox())?.y ?? Number.NaN;
+      const picture = page.getByRole("button", { name: "The email" });
+      assert.ok((await top(page.getByRole("button", { name: "Unsubscribed: 1" }))) < (await top(picture)));
       await eventually(() => page.evaluate<boolean>(HAS_POINT), { what: "the point of the hour" });
       assert.deepEqual(await violationsOf(page), []);
       assert.ok((await widthOf(page)) <= 360);
+      await picture.click();
+      await page.frameLocator("iframe[title='The email']").locator("body").waitFor();
+      assert.deepEqual(await violationsOf(page), []);
+      await picture.click();
+      await page.getByLabel("100.0% of the clicks").waitFor();
+      await page.getByTitle(/^Clicks by programs/).waitFor({ state: "attached" });
       await page.getByRole("link", { name: "3@example.com" }).waitFor();
+      assert.equal(await page.getByRole("heading", { name: "Domains" }).count(), 0);
+      await page.getByRole("button", { name: "Delivered: 3" }).click();
+      await page.waitForURL(/outcome=sent/);
+      const reader = page.getByRole("row", { name: "2@example.com" });
+      await reader.getByText("Unsubscribed").waitFor();
+      assert.equal(await reader.getByRole("time").count(), 3, "the delivery, the first open and the last click");
       await page.getByRole("button", { name: "1 person", exact: true }).click();
       await page.getByRole("link", { name: "1@example.com" }).waitFor({ state: "detached" });
       await page.getByRole("link", { name: "2@example.com" }).waitFor();
@@ -481,6 +508,9 @@ describe("The console in a browser", function () {
       const saved = page.waitForEvent("download");
       await page.getByRole("button", { name: "Export as CSV" }).click();
       assert.equal((await saved).suggestedFilename(), "clicked.csv");
+      await report(em, ledger, [3], ["bounce:hard"], started);
+      await page.reload();
+      await page.getByRole("cell", { name: "example.com", exact: true }).waitFor();
 
       const name = `\u202e${"x".repeat(199)}`;
       await em.execute("update newsletters set name = ? where id = ?", [name, newsletterId]);

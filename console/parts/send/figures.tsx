@@ -13,8 +13,8 @@ type Overview = DataOf<Client["api"]["analytics"]["overview"]["query"]>;
 interface RatesProps {
   totals: Omit<Overview["days"][number], "date">;
   rates: Overview["rates"];
-  /** The rates of others, and what they are called. */
-  beside: readonly [name: string, rates: Overview["rates"]] | false;
+  /** The rates of others, what they are called, and which they are. */
+  beside: readonly [name: string, rates: Overview["rates"], title?: string] | null | false;
   /** Leads to the people of a figure. */
   onShow?: (activity: string) => void;
 }
@@ -43,7 +43,7 @@ export function Rates({ totals, rates, beside, onShow }: RatesProps) {
           </span>
         ) : (
           <>
-            {onShow && count > 0 && figure !== "delivered" ? (
+            {onShow && count > 0 ? (
               <button
                 type="button"
                 className="plain"
@@ -55,15 +55,20 @@ export function Rates({ totals, rates, beside, onShow }: RatesProps) {
             ) : (
               count.toLocaleString()
             )}{" "}
-            <span className="muted">{shortPercent(rates[figure])}</span>
+            <span className="muted">
+              {shortPercent(rates[figure])}
+              {figure === "clicked" &&
+                totals.opened_unique > 0 &&
+                ` · ${percent(count / totals.opened_unique, 0)} of opens`}
+            </span>
             {/* Green is for those of which more is better. */}
             <meter
               value={rates[figure] ?? 0}
               {...(FEWER_IS_BETTER.includes(figure) && { low: 0, optimum: 0 })}
               aria-label={`${name}: ${percent(rates[figure] ?? 0, 2)}`}
             />
-            {beside && (
-              <small className="muted">
+            {beside && beside[1][figure] !== null && (
+              <small className="muted" title={beside[2]}>
                 {beside[0]}: {shortPercent(beside[1][figure])}
               </small>
             )}

@@ -2,7 +2,7 @@ import { useMutation } from "@tanstack/react-query";
 import { useRole } from "../../session.tsx";
 import { plainSubject } from "../draft/content.ts";
 import { type Draft, useAccounts, useSettings, useTargets } from "../draft/drafts.ts";
-import { Facts, Problem, type States } from "../page.tsx";
+import { Copy, Facts, type FactsProps, Problem, type States } from "../page.tsx";
 import { Remove } from "../remove.tsx";
 import { type Kind, type Send, useCalls, waitingIn } from "./calls.ts";
 import { MoveStart, useStartText } from "./time.tsx";
@@ -23,14 +23,21 @@ export const OUTCOMES: States<Outcome> = {
   cancelled: ["Cancelled", "muted"],
 };
 
-/** The subject, sender and audience of a mail. */
-export function MailFacts({ kind, draft }: { kind: Kind; draft: Draft }) {
+export interface MailProps {
+  kind: Kind;
+  draft: Draft;
+  /** Those of its send. */
+  facts?: FactsProps["of"];
+}
+
+/** The subject, sender and audience of a mail, and its public page, where it has one. */
+export function MailFacts({ kind, draft, facts = [] }: MailProps) {
   const [accounts, targets] = [useAccounts(), useTargets(kind)];
   const emailsOf = (ids: readonly string[]) => accounts.filter(({ id }) => ids.includes(id)).map(({ email }) => email);
   const [ids, emails] =
     "lists" in draft ? [draft.lists, [draft.from_email]] : [[draft.segment_id], emailsOf(draft.account_ids)];
   const names = targets.filter(({ id }) => ids.includes(id)).map(({ name }) => name);
-  const { segment_name: segment } = useSettings(kind, draft.id);
+  const { segment_name: segment, web } = useSettings(kind, draft.id);
   const lists = names.length > 1 ? `${names.length} lists (${names.join(", ")})` : (names[0] ?? "no list");
   const narrowed = "lists" in draft && segment !== null && `On ${lists}, in segment ${segment}`;
   return (
@@ -39,6 +46,8 @@ export function MailFacts({ kind, draft }: { kind: Kind; draft: Draft }) {
         ["Subject", plainSubject(draft.subject ?? "") || null],
         ["From", [draft.from_name, ...emails].filter(Boolean).join(", ") || null],
         ["Audience", narrowed || names.join(", ") || null],
+        ...facts,
+        ["On the web", web?.is_public && <Copy text={web.url} name="the address on the web" isLink />],
       ]}
     />
   );

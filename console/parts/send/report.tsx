@@ -1,82 +1,99 @@
 import { Link } from "@tanstack/react-router";
+import { useState } from "react";
 import type { Client, DataOf } from "../../api.ts";
 import { useData, useRole, useWorkspace } from "../../session.tsx";
 import { AddressList } from "../audience/address-list.tsx";
 import { nameOf, PersonLink, SUBSCRIPTION_STATUSES } from "../audience/people.tsx";
 import { Chart } from "../chart.tsx";
 import { type Draft, STATES } from "../draft/drafts.ts";
+import { Preview } from "../draft/preview.tsx";
 import { SaveCsv } from "../export.tsx";
 import { ChoiceFilter, choiceOf, useFilters } from "../filters.tsx";
 import { choicesOf, DAY_MS, Part, State, When } from "../page.tsx";
 import { List, skipEmpty, Table } from "../table.tsx";
+import { Look } from "../templates.tsx";
 import { type Kind, type Send, useCalls } from "./calls.ts";
 import { Rates, useEarlier } from "./figures.tsx";
-import { MailFacts, OUTCOMES, Outcomes } from "./live-send.tsx";
-import { partOf, people, reasonText } from "./words.ts";
+import { MailFacts, type MailProps, OUTCOMES, Outcomes } from "./live-send.tsx";
+import { partOf, people, percent, reasonText } from "./words.ts";
+
+const MOST_DAYS = 365;
+const dateText = (at: string) => new Date(at).toLocaleDateString(undefined, { dateStyle: "medium" });
+const dateOf = (instant: number) => new Date(instant).toISOString().slice(0, 10);
 
 /** The report of a send that has ended. */
 export function Report({ kind, send, draft }: { kind: Kind; send: Send; draft: Draft }) {
-  const isSentToAll = send.recipients.sent === send.recipients.total;
+  const { resource_id: id, recipients, started_at: startedAt } = send;
+  const { base } = useWorkspace();
+  const show = useShowPeople();
+  const { totals, rates } = useData(["analytics", id], ({ api }) => {
+    const begin = Date.parse(startedAt ?? draft.created_at);
+    const [from, to] = [dateOf(begin), dateOf(Math.min(Date.now(), begin + MOST_DAYS * DAY_MS))];
+    return api.analytics.overview.query({ query: { resource_id: id, from, to } });
+  });
+  const { sends, last, rates: before } = useEarlier(id);
+  const label = sends > 1 ? `Last ${sends} sends` : "Last send";
+  const ended = STATES[send.status as keyof typeof STATES]?.[0] ?? "Ended";
   return (
     <>
-      <MailFacts kind={kind} draft={draft} />
-      <p>
-        {STATES[send.status as keyof typeof STATES]?.[0] ?? "Ended"}
-        {send.completed_at && " on "}
-        <When at={send.completed_at} />, to{" "}
-        {send.status === "SENT" ? people(send.recipients.total) : partOf(send.recipients.sent, send.recipients.total)}.
-      </p>
-      {!isSentToAll && (
+      {startedAt && (
         <>
-          <h3>Delivery status</h3>
-          <Outcomes recipients={send.recipients} />
+          <Rates
+            totals={totals}
+            rates={rates}
+            beside={
+              last && [label, before, `${sends > 1 ? "The latest: " : ""}${last.name}, ${dateText(last.completed_at)}`]
+            }
+            onShow={(figure) => show(figure === "delivered" ? { outcome: "sent" } : { activity: figure })}
+          />
+          <p className="muted">
+            {totals.tracked === 0
+              ? "Tracking is off: opens and clicks of this send are not counted."
+              : `Opens and clicks are counted for ${totals.tracked.toLocaleString()} of ${totals.sent.toLocaleString()} emails. Those by machines, such as spam filters and Apple's Mail Privacy Protection, are left out; one that may be either counts as an open, but not as a click.`}{" "}
+            {totals.tracked === 0 && <Link to={`${base}/settings`}>Settings</Link>}
+          </p>
         </>
       )}
-      {send.started_at && <Responses id={send.resource_id} startedAt={send.started_at} />}
-      <Hours id={send.resource_id} recipients={send.recipients.total} />
+      {recipients.sent < recipients.total && (
+        <>
+          <h3>Delivery status</h3>
+          <Outcomes recipients={recipients} />
+        </>
+      )}
+      <SentMail
+        kind={kind}
+        draft={draft}
+        facts={[
+          [ended, send.completed_at && <When at={send.completed_at} />],
+          ["Recipients", send.status === "SENT" ? people(recipients.total) : partOf(recipients.sent, recipients.total)],
+        ]}
+      />
+      <Hours id={id} recipients={recipients.total} />
       <h3>Clicks by link</h3>
-      <Links kind={kind} id={send.resource_id} />
+      <Links kind={kind} id={id} clicks={totals.clicked} />
       <Part>
-        <Domains id={send.resource_id} recipients={send.recipients.total} />
+        <Domains id={id} recipients={recipients.total} />
       </Part>
       <h3 id={RECIPIENTS}>Recipients</h3>
-      <Recipients kind={kind} id={send.resource_id} />
+      <Recipients kind={kind} id={id} />
     </>
   );
 }
 
-const MOST_DAYS = 365;
-const dateOf = (instant: number) => new Date(instant).toISOString().slice(0, 10);
-
-function Responses({ id, startedAt }: { id: string; startedAt: string }) {
-  const { base } = useWorkspace();
-  const { totals, rates } = useData(["analytics", id], ({ api }) => {
-    const begin = Date.parse(startedAt);
-    const [from, to] = [dateOf(begin), dateOf(Math.min(Date.now(), begin + MOST_DAYS * DAY_MS))];
-    return api.analytics.overview.query({ query: { resource_id: id, from, to } });
-  });
-  const earlier = useEarlier(id);
+/** The facts of a mail beside its picture, which opens the mail. */
+export function SentMail(props: MailProps) {
+  const { kind, draft } = props;
+  const [isOpened, setOpened] = useState(false);
   return (
     <>
-      <h3>Opens and clicks</h3>
-      <Rates
-        totals={totals}
-        rates={rates}
-        beside={earlier.sends > 0 && ["Earlier", earlier.rates]}
-        onShow={useShowPeople()}
-      />
-      {earlier.sends > 0 && (
-        <p className="muted">
-          Earlier: the rate of {earlier.sends === 1 ? "the send" : `the ${earlier.sends} sends`} that ended before this
-          one{earlier.sends > 1 && ", taken together"}.
-        </p>
-      )}
-      <p className="muted">
-        {totals.tracked === 0
-          ? "Tracking is off: opens and clicks of this send are not counted."
-          : `Opens and clicks are counted for ${totals.tracked.toLocaleString()} of ${totals.sent.toLocaleString()} emails. Those by machines, such as spam filters and Apple's Mail Privacy Protection, are left out; one that may be either counts as an open, but not as a click.`}{" "}
-        {totals.tracked === 0 && <Link to={`${base}/settings`}>Settings</Link>}
-      </p>
+      <div className="sent">
+        <button type="button" className="plain" aria-expanded={isOpened} onClick={() => setOpened(!isOpened)}>
+          <Look {...draft} kind={kind} version="sent" />
+          The email
+        </button>
+        <MailFacts {...props} />
+      </div>
+      {isOpened && <Preview mail={{ type: kind, id: draft.id }} version="sent" />}
     </>
   );
 }
@@ -106,17 +123,17 @@ function Hours({ id, recipients }: { id: string; recipients: number }) {
 const RECIPIENTS = "recipients";
 type ClickedLink = DataOf<ReturnType<typeof useCalls>["calls"]["links"]["query"]>[number];
 
-/** @returns leads to the people of an activity */
-function useShowPeople(): (activity: string, link?: string) => void {
+/** @returns leads to the people of an activity or outcome */
+function useShowPeople(): (of: { activity?: string; link?: string; outcome?: string }) => void {
   const [, filter] = useFilters();
-  return (activity, link) => {
-    filter({ activity, link, outcome: undefined, q: undefined });
+  return (of) => {
+    filter({ activity: undefined, link: undefined, outcome: undefined, q: undefined, ...of });
     document.getElementById(RECIPIENTS)?.scrollIntoView();
   };
 }
 
 /** The links that were clicked; each leads to the people who clicked it. */
-function Links({ kind, id }: { kind: Kind; id: string }) {
+function Links({ kind, id, clicks: all }: { kind: Kind; id: string; clicks: number }) {
   const { base } = useWorkspace();
   const { calls, params } = useCalls(kind, id);
   const show = useShowPeople();
@@ -131,15 +148,29 @@ function Links({ kind, id }: { kind: Kind; id: string }) {
         {
           name: "People",
           cell: (link) => (
-            <button type="button" className="plain" onClick={() => show("clicked", link.id)}>
+            <button type="button" className="plain" onClick={() => show({ activity: "clicked", link: link.id })}>
               {people(link.clickers)}
             </button>
           ),
           isNumber: true,
         },
         { name: "Clicks", cell: ({ clicks }) => clicks, isNumber: true },
-        { name: "Possibly bots", cell: ({ clicks_unknown }) => clicks_unknown, isNumber: true },
-        { name: "Bots", cell: ({ clicks_machine }) => clicks_machine, isNumber: true },
+        {
+          name: "Share",
+          cell: ({ url, clicks }) => (
+            <meter
+              value={clicks / Math.max(all, 1)}
+              aria-label={`${percent(clicks / Math.max(all, 1))} of the clicks: ${url}`}
+            />
+          ),
+        },
+        {
+          name: "Bots",
+          title:
+            "Clicks by programs, such as spam filters, and those that a program may have made. No other figure has them.",
+          cell: (link) => link.clicks_machine + link.clicks_unknown,
+          isNumber: true,
+        },
         { name: "Last click", cell: ({ last_at }) => <When at={last_at} /> },
       ]}
       empty="No links were clicked."
@@ -150,25 +181,22 @@ function Links({ kind, id }: { kind: Kind; id: string }) {
 function Domains({ id, recipients }: { id: string; recipients: number }) {
   const read = ({ app }: Client) => app.overview.domains.query({ body: { resource_id: id } });
   const { domains, max_recipients: most } = useData(["domains", id], read);
+  // The tiles say as much of one without failures; null where the recipients are kept no longer, as their list says.
+  if (!domains?.some(({ bounced, rejected }) => domains.length > 1 || bounced + rejected > 0)) return null;
   return (
     <>
       <h3>Domains</h3>
-      {domains === null ? (
-        <p className="muted">The recipients of this send are no longer kept.</p>
-      ) : (
-        <Table
-          caption={`The ten largest domains${ofFirst(recipients, most)}`}
-          rows={domains}
-          keyOf={({ domain }) => domain}
-          columns={[
-            { name: "Domain", cell: ({ domain }) => (domain === "erased.invalid" ? "Erased people" : domain) },
-            { name: "Delivered", cell: ({ delivered }) => delivered, isNumber: true },
-            { name: "Bounced", cell: ({ bounced }) => bounced, isNumber: true },
-            { name: "Rejected", cell: ({ rejected }) => rejected, isNumber: true },
-          ]}
-          empty="It has no recipients."
-        />
-      )}
+      <Table
+        caption={`The ten largest domains${ofFirst(recipients, most)}`}
+        rows={domains}
+        keyOf={({ domain }) => domain}
+        columns={[
+          { name: "Domain", cell: ({ domain }) => (domain === "erased.invalid" ? "Erased people" : domain) },
+          { name: "Delivered", cell: ({ delivered }) => delivered, isNumber: true },
+          { name: "Bounced", cell: ({ bounced }) => bounced, isNumber: true },
+          { name: "Rejected", cell: ({ rejected }) => rejected, isNumber: true },
+        ]}
+      />
     </>
   );
 }
