@@ -74,7 +74,7 @@ async function restoreSend(client: Client, em: EntityManager, log: Logger, send:
     if (send.isDue || send.status !== run.sendStatus) await wakeUp(client, sendWorkflowId(send.id));
     return "running";
   }
-  const { reason, sent } = await pauseOf(client, send, run);
+  const { reason, sent } = await readEnd(client, send, run);
   const paused = reason !== undefined && (await pauseSend(em, send.id, reason)).changed;
   await startSend(client, send, sent);
   log.warn({ sendId: send.id, end, ...(paused && { reason }) }, "a send had no workflow; it has one again");
@@ -102,7 +102,10 @@ export async function wakeSequences({ orm, log }: ActivityDeps, client: Client):
   });
 }
 
-/** Starts the workflow of a sequence that has none. One that was terminated, or failed, is PAUSED first. */
+/**
+ * Starts the workflow of a sequence that has none. One that was terminated, or failed, is PAUSED first, and so is one that
+ * had ended in order before Postgres was restored: who is due may have had the mail.
+ */
 async function restoreSequence(
   client: Client,
   em: EntityManager,
@@ -111,7 +114,10 @@ async function restoreSequence(
 ): Promise<void> {
   const { end } = await readLatestRun(client, sequenceWorkflowId(id));
   if (end === "running") return;
-  if (end === "cut_off" && status === "ACTIVE") await pauseSequence(em, id, PAUSE_REASONS.workflowEnded);
+  const reason = { cut_off: PAUSE_REASONS.workflowEnded, in_order: PAUSE_REASONS.databaseRestored, none: undefined }[
+    end
+  ];
+  if (reason && status === "ACTIVE") await pauseSequence(em, id, reason);
   const start = sequenceStart({ campaignId: id, teamId, wave: 0 });
   await client.workflow.start("sequenceWorkflow", { ...start, ...ONE_RUN });
   log.warn({ campaignId: id, end }, "a sequence had no workflow; it has one");
@@ -140,10 +146,11 @@ async function reconcileSequences({ orm, log, vault, stopping }: ActivityDeps): 
 }
 
 /**
- * An operator ended the run, or it has mailed the send to its end although Postgres, which was restored, says that it
- * is open. Neither when the send may continue by itself. @returns `sent` also for one that Postgres calls ended: its next run passes it on
+ * How the last run of a send ended. @returns `reason`, for which the send is PAUSED before its next run: an operator ended the run, or
+ * it has mailed the send to its end although Postgres, which was restored, calls it open; `sent`, the mails that left in it: the next
+ * run takes them over
  */
-async function pauseOf(
+async function readEnd(
   client: Client,
   { id, status }: UnfinishedSend,
   { end, runId }: LatestRun,

@@ -88,7 +88,7 @@ async function lastLines(file: string, from: number, count = 15): Promise<string
     const position = Math.max(from, size - 8_192);
     const { buffer, bytesRead } = await handle.read({ buffer: Buffer.alloc(8_192), position });
     const lines = buffer.toString("utf8", 0, bytesRead).trim().split("\n");
-    if (position > from) lines.shift();
+    if (position > from && lines.length > 1) lines.shift();
     const texts = lines.filter((line) => !line.startsWith("{"));
     return (texts.length > 0 ? texts : lines).slice(-count).join("\n");
   } finally {

@@ -5,6 +5,7 @@ import { PAUSE_REASONS } from "../domain/sends/pause-reasons.ts";
 export interface KnownProgress {
   /** Missing while a step that takes the send back is under way: its effect may be known to Postgres alone. */
   status?: SendState["status"] | undefined;
+  /** After a restore and a resume also the mails that left before it. */
   sent: number;
   resumes: number;
   closedEpochs: Record<string, number>;

@@ -9,11 +9,12 @@ import { instantOf } from "./steps.ts";
 
 export interface SendInput extends SendStart {
   /** A run hands more to the one that follows it. */
-  resume?: { lanes?: readonly LaneView[]; known?: KnownProgress; setBack?: SetBack; sentBefore?: number };
+  resume?: { lanes?: readonly LaneView[]; known?: KnownProgress; setBack?: SetBack };
 }
 
 export interface SendOutcome {
   outcome: "expired" | "refused" | "SENT" | "CANCELLED" | "FAILED";
+  /** Mails that left, also those that a restore of Postgres has forgotten. */
   sent?: number;
   unknown?: number;
 }

@@ -38,8 +38,6 @@ interface RunView extends SendView {
   lanes: LaneView[];
   /** Replaced, never changed: a step is compared with how far the send was when the step began. */
   known?: KnownProgress | undefined;
-  /** Mails before a restore after which an operator resumed the send: a later restore may queue them once more. */
-  sentBefore?: number | undefined;
   pauses: PendingCommand<Command>[];
   cancels: PendingCommand<Command>[];
 }
@@ -99,10 +97,10 @@ class Send {
       if (next.kind === "wait") await this.#wait(next);
       else if (next.kind === "continueAsNew") await this.#continueAsNew();
       else if (next.kind === "end") {
-        const { settled, setBack } = this.#view;
-        // After a restore the ledger knows fewer mails than left, and the next restore asks this outcome.
-        const sent = Math.max(settled?.sent ?? 0, setBack?.sent ?? 0, this.#view.sentBefore ?? 0);
-        const counts = { ...((settled ?? setBack) && { sent }), ...(settled && { unknown: settled.unknown }) };
+        const { settled, setBack, known } = this.#view;
+        // After a restore more mails have left than the ledger knows; a later restore reads this number.
+        const sent = Math.max(settled?.sent ?? 0, setBack?.sent ?? 0, known?.sent ?? 0);
+        const counts = settled || setBack ? { sent, ...(settled && { unknown: settled.unknown }) } : {};
         if (await this.loop.areAllAnswered()) return { outcome: next.outcome, ...counts };
       } else await this.loop.tryStep(next.kind, () => this.#take(next, pending), pending);
       if (this.#view.send) token.cancel();
@@ -190,7 +188,11 @@ class Send {
         if (!(await this.#ask(() => steps.resumeSend(this.#id, areGone, command.resumes))))
           return pending.reply(ANSWERS.nothingToResume);
         const { setBack } = view;
-        if (setBack?.isPaused) Object.assign(view, { setBack: undefined, sentBefore: setBack.sent });
+        if (setBack?.isPaused) {
+          view.setBack = undefined;
+          // A later restore may queue them once more.
+          if (view.known) view.known = { ...view.known, sent: Math.max(view.known.sent, setBack.sent) };
+        }
         this.loop.drop("pause", ANSWERS.resumedMeanwhile, pending);
         if (view.setBack) return pending.reply(ANSWERS.pausedMeanwhile);
         return pending.reply(setBack ? ANSWERS.continuesSetBack : ANSWERS.continues);
@@ -319,7 +321,8 @@ class Send {
     if (view.known) {
       const { known } = view;
       const closed = result.epoch === undefined ? {} : { [lane.accountId]: result.epoch };
-      view.known = { ...known, sent: result.sent ?? known.sent, closedEpochs: { ...known.closedEpochs, ...closed } };
+      const sent = Math.max(known.sent, result.sent ?? 0);
+      view.known = { ...known, sent, closedEpochs: { ...known.closedEpochs, ...closed } };
     }
     if (result.next === "failure" || isLimitUsedUp(result) || result.returned) {
       for (const other of view.lanes) if (other !== lane) other.mayFindMore = true;
@@ -353,10 +356,7 @@ class Send {
     const lanes = send?.accountIds.map((accountId) => driven.get(accountId) ?? { accountId, ...newLane });
     Object.assign(view, { send, lanes: lanes ?? [] });
     const wasSetBack = known !== undefined && (!send || isSetBack(known, send));
-    if (wasSetBack) {
-      const sent = Math.max(known.sent, view.setBack?.sent ?? 0, view.sentBefore ?? 0);
-      view.setBack = { sent, isPaused: false };
-    }
+    if (wasSetBack) view.setBack = { sent: Math.max(known.sent, view.setBack?.sent ?? 0), isPaused: false };
     // Once it was found behind, Postgres counts as it is: an operator decides.
     if (send) view.known = progressOf(send, wasSetBack ? undefined : view.known);
     if (!send) return;
@@ -393,8 +393,8 @@ class Send {
   async #continueAsNew(): Promise<void> {
     this.loop.drop("resendUnknown", ANSWERS.resendLost);
     if (!(await this.loop.areAllAnswered())) return;
-    const { lanes, known, setBack, sentBefore } = this.#view;
-    const resume = { lanes, ...(known && { known }), ...(setBack && { setBack }), ...(sentBefore && { sentBefore }) };
+    const { lanes, known, setBack } = this.#view;
+    const resume = { lanes, ...(known && { known }), ...(setBack && { setBack }) };
     await workflow.continueAsNew<typeof sendWorkflow>({ ...this.#input, resume });
   }
 }

@@ -6,7 +6,7 @@ import { Client, Connection } from "@temporalio/client";
 import { sql } from "kysely";
 import { withSession } from "../../app/session.ts";
 import { kysely } from "../../db/orm.ts";
-import { cancelSend } from "../../domain/sends/ledger/lifecycle.ts";
+import { cancelSend, pauseSend } from "../../domain/sends/ledger/lifecycle.ts";
 import { PAUSE_REASONS } from "../../domain/sends/pause-reasons.ts";
 import type { StackFile } from "../../stack/state.ts";
 import { RECONCILER_ID, sequenceWorkflowId } from "../../temporal/ids.ts";
@@ -178,6 +178,14 @@ describe("After a restore of an older backup", () => {
     await restore();
     await command(sendId, "cancel");
     await restore();
+
+    await backup();
+    assert.equal(await command(sendId, "resume", 3), ANSWERS.continuesSetBack);
+    await backup();
+    await pauseSend(sender.em.fork(), sendId, PAUSE_REASONS.databaseRestored);
+    await untilHeld(temporal, sender, sendId);
+    await assert.rejects(command(sendId, "resume"), refusesWithout(3));
+    await makeDue(sender, sendId);
 
     await setFaults([{ stage: "rcpt", match: sender.audience, code: 450, message: "4.2.0 later" }]);
     assert.equal(await command(sendId, "resume", 3), ANSWERS.continuesSetBack);

@@ -124,6 +124,31 @@ describe("A sequence", () => {
     await handle.executeUpdate("stop");
   });
 
+  it("that was stopped after a backup is PAUSED once the backup is restored", async () => {
+    const sender = await makeSender({ recipients: 3 });
+    const id = await makeSequence(sender, { steps: [soon("a"), step("b")], includeMembers: true });
+    await untilEnrolled(sender, id, (people) => people.every(({ passed }) => passed === "a"));
+    const { client } = await temporalClient();
+    const handle = client.workflow.getHandle(sequenceWorkflowId(id));
+    await handle.executeUpdate("stop");
+    await handle.result();
+    await transaction(sender.em, async (em) => {
+      await sql`update campaigns set status = 'ACTIVE' where id = ${id}`.execute(kysely(em));
+      await sql`update sequences set wave = 0, open_waves = '{}' where campaign_id = ${id}`.execute(kysely(em));
+      await sql`update sequence_enrolments set state = 'WAITING', step_id = 'a', passed_step_id = null, passed_at = null, due_at = now()
+        where campaign_id = ${id}`.execute(kysely(em));
+    });
+    await eventually(
+      async () => {
+        await client.schedule.getHandle(RECONCILER_ID).trigger();
+        return (await stateOf(sender.em.fork(), id)).reason === "database_restored";
+      },
+      { what: "the pause" },
+    );
+    assert.equal((await caughtMails(sender)).length, 3);
+    await handle.executeUpdate("stop");
+  });
+
   it("whose status a restore has changed shows operators the status of Postgres", async () => {
     const sender = await makeSender({ recipients: [] });
     const id = await makeSequence(sender, { steps: [step("a")] });
