@@ -99,7 +99,13 @@ function Shown({ kind, draft }: { kind: Kind; draft: Draft }) {
         </div>
       )}
       {/* No check begins once the writer has left it, after a save that took long. */}
-      <section className="stack" id={SEND} tabIndex={-1} aria-label="Send" onBlur={() => setAsked(false)}>
+      <section
+        className="stack"
+        id={SEND}
+        tabIndex={-1}
+        aria-label={hasEnded ? "Report" : "Send"}
+        onBlur={() => setAsked(false)}
+      >
         <h2>{hasEnded ? "Results" : "Send"}</h2>
         {isDraft && (
           <Choices kind={kind} draft={draft}>

@@ -23,9 +23,6 @@ type Listed = DataOf<Client["app"]["audience"]["people"]["query"]>["people"][num
 
 const { UNSUBSCRIBED } = SUBSCRIPTION_STATUSES;
 const STATUSES = { ...EMAIL_STATUSES, UNSUBSCRIBED, SUPPRESSED: ["suppressed", "warn"] } as const;
-/** A good address is not all that counts for a person who has left every list. */
-const shownStatus = ({ status, lists, has_unsubscribed }: Listed) =>
-  status === "ACTIVE" && lists === 0 && has_unsubscribed ? "UNSUBSCRIBED" : status;
 const EMPTY =
   "No people yet. Subscribers are on lists and get newsletters; segments select contacts, who get campaigns. Add a person, or import a file.";
 const namesOf = (records: readonly { id: string; name: string }[]) =>
@@ -118,7 +115,7 @@ export function Page() {
           { name: "Name", cell: nameOf },
           { name: "Subscriber", cell: ({ lists: count }) => count !== null && listsText(count) },
           { name: "Contact", cell: ({ is_contact }) => is_contact && "Yes" },
-          { name: "Status", cell: (person) => <State of={STATUSES} is={shownStatus(person)} /> },
+          { name: "Status", cell: (person) => <State of={STATUSES} is={person.status} /> },
           { name: "Added", cell: ({ created_at }) => <When at={created_at} isShort /> },
         ]}
         filters={

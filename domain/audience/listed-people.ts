@@ -4,7 +4,7 @@ import { isoInstant } from "../../db/sql.ts";
 import { foundAddresses, MAX_SORTED } from "./search.ts";
 import { segmentContacts } from "./segments/segments.ts";
 
-/** Of the address, by the reason of its suppression. */
+/** Of a person: by the reason for which the address is suppressed, or UNSUBSCRIBED once they have left each of their lists. */
 export const PERSON_STATUSES = ["ACTIVE", "UNSUBSCRIBED", "INVALID", "SUPPRESSED"] as const;
 type PersonStatus = (typeof PERSON_STATUSES)[number];
 
@@ -17,8 +17,6 @@ export interface ListedPerson {
   is_contact: boolean;
   /** Lists that mail them; null for one who is no subscriber. */
   lists: number | null;
-  /** From a list at least; null for one who is no subscriber. */
-  has_unsubscribed: boolean | null;
   status: PersonStatus;
   /** As the first of the two. */
   created_at: string;
@@ -41,7 +39,6 @@ export interface PeopleFilter {
   listId?: string | undefined;
   /** Contacts of it. */
   segmentId?: string | undefined;
-  /** UNSUBSCRIBED: also those who have left each of their lists. */
   status?: PersonStatus | undefined;
   /** The last address that the page before looked at. */
   after?: string | undefined;
@@ -67,9 +64,10 @@ export async function listPeople(
   const most = sql.lit(text ? MAX_SORTED : listId || segmentId || status ? MAX_LOOKED_AT : mostMet);
   const onList = sql`${ofTenant(tenant, "b")} and b.list_id = ${listId} and b.status = 'CONFIRMED'`;
   const subscriber = sql`subscribers s where ${ofTenant(tenant, "s")} and s.email = a.email`;
-  const reason = sql`(select x.reason from suppressions x where ${ofTenant(tenant, "x")} and x.email = a.email)`;
-  const statusIs = sql`case coalesce(${reason}, '') when '' then 'ACTIVE' when 'UNSUBSCRIBED' then 'UNSUBSCRIBED'
-    when 'bounce:hard' then 'INVALID' else 'SUPPRESSED' end`;
+  const statusWhere = (hasLeft: RawBuilder<unknown>) => sql`coalesce((
+    select case x.reason when 'UNSUBSCRIBED' then 'UNSUBSCRIBED' when 'bounce:hard' then 'INVALID' else 'SUPPRESSED' end
+    from suppressions x where ${ofTenant(tenant, "x")} and x.email = a.email),
+    case when ${hasLeft} then 'UNSUBSCRIBED' else 'ACTIVE' end)`;
 
   // Few members are looked up; many are met soon on the way through the addresses.
   const isShort =
@@ -98,10 +96,8 @@ export async function listPeople(
   const left = sql`select s.email from subscribers s where ${upTo("s")} and (
     select bool_or(b.status = 'UNSUBSCRIBED') and not bool_or(b.status = 'CONFIRMED') from subscriptions b
     where ${ofTenant(tenant, "b")} and b.subscriber_id = s.id)`;
-  const hasStatus =
-    status === "UNSUBSCRIBED" && !listId
-      ? sql`and coalesce(${reason}, case when a.email in (${left}) then 'UNSUBSCRIBED' end) = 'UNSUBSCRIBED'`
-      : status && sql`and ${statusIs} = ${status}`;
+  const mayHaveLeft = !listId && (status === "ACTIVE" || status === "UNSUBSCRIBED");
+  const hasStatus = status && sql`and ${statusWhere(mayHaveLeft ? sql`a.email in (${left})` : sql`false`)} = ${status}`;
   // Not by "exists", nor with the list in the condition: Postgres would read the whole list, for a join or for each person.
   const isMember = sql`and (
     select bool_or(b.list_id = ${listId} and b.status = 'CONFIRMED') from subscriptions b
@@ -117,12 +113,13 @@ export async function listPeople(
         'email', coalesce(s.email_spelling, c.email_spelling, a.email),
         'first_name', case when s.named then s.first_name else c.first_name end,
         'last_name', case when s.named then s.last_name else c.last_name end,
-        'subscriber_id', s.id, 'is_contact', c.id is not null, 'lists', b.lists, 'has_unsubscribed', b.has_left,
-        'status', ${statusIs}, 'created_at', ${isoInstant(sql`least(s.created_at, c.created_at)`)}) order by a.email)
+        'subscriber_id', s.id, 'is_contact', c.id is not null, 'lists', b.lists,
+        'status', ${statusWhere(sql`b.has_left`)}, 'created_at', ${isoInstant(sql`least(s.created_at, c.created_at)`)}) order by a.email)
       from shown a
       left join lateral (select s.*, coalesce(s.first_name, s.last_name) is not null as named from ${subscriber}) s on true
       left join lateral (
-        select count(*) filter (where b.status = 'CONFIRMED') as lists, coalesce(bool_or(b.status = 'UNSUBSCRIBED'), false) as has_left
+        select count(*) filter (where b.status = 'CONFIRMED') as lists,
+          bool_or(b.status = 'UNSUBSCRIBED') and not bool_or(b.status = 'CONFIRMED') as has_left
         from subscriptions b where ${ofTenant(tenant, "b")} and b.subscriber_id = s.id) b on s.id is not null
       left join contacts c on ${ofTenant(tenant, "c")} and c.email = a.email
       where s.id is not null or c.id is not null), '[]') as people,

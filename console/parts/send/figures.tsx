@@ -43,7 +43,7 @@ export function Rates({ totals, rates, beside, onShow }: RatesProps) {
           </span>
         ) : (
           <>
-            {onShow && count > 0 ? (
+            {onShow && count > 0 && figure !== "delivered" ? (
               <button
                 type="button"
                 className="plain"

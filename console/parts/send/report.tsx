@@ -44,7 +44,7 @@ export function Report({ kind, send, draft }: { kind: Kind; send: Send; draft: D
             beside={
               last && [label, before, `${sends > 1 ? "The latest: " : ""}${last.name}, ${dateText(last.completed_at)}`]
             }
-            onShow={(figure) => show(figure === "delivered" ? { outcome: "sent" } : { activity: figure })}
+            onShow={(activity) => show({ activity })}
           />
           <p className="muted">
             {totals.tracked === 0
@@ -123,11 +123,11 @@ function Hours({ id, recipients }: { id: string; recipients: number }) {
 const RECIPIENTS = "recipients";
 type ClickedLink = DataOf<ReturnType<typeof useCalls>["calls"]["links"]["query"]>[number];
 
-/** @returns leads to the people of an activity or outcome */
-function useShowPeople(): (of: { activity?: string; link?: string; outcome?: string }) => void {
+/** @returns leads to the people of an activity */
+function useShowPeople(): (of: { activity: string; link?: string }) => void {
   const [, filter] = useFilters();
-  return (of) => {
-    filter({ activity: undefined, link: undefined, outcome: undefined, q: undefined, ...of });
+  return ({ activity, link }) => {
+    filter({ activity, link, outcome: undefined, q: undefined });
     document.getElementById(RECIPIENTS)?.scrollIntoView();
   };
 }
@@ -137,6 +137,8 @@ function Links({ kind, id, clicks: all }: { kind: Kind; id: string; clicks: numb
   const { base } = useWorkspace();
   const { calls, params } = useCalls(kind, id);
   const show = useShowPeople();
+  // Links are counted for longer than the figures.
+  const shareOf = (clicks: number) => Math.min(1, clicks / Math.max(all, 1));
   return (
     <List<ClickedLink>
       caption="Clicks by link"
@@ -158,10 +160,7 @@ function Links({ kind, id, clicks: all }: { kind: Kind; id: string; clicks: numb
         {
           name: "Share",
           cell: ({ url, clicks }) => (
-            <meter
-              value={clicks / Math.max(all, 1)}
-              aria-label={`${percent(clicks / Math.max(all, 1))} of the clicks: ${url}`}
-            />
+            <meter value={shareOf(clicks)} aria-label={`${percent(shareOf(clicks))} of the clicks: ${url}`} />
           ),
         },
         {
@@ -261,7 +260,7 @@ function Recipients({ kind, id }: { kind: Kind; id: string }) {
               </>
             ),
           },
-          { name: "Delivered", cell: (row) => row.status === "SENT" && <When at={row.updated_at} /> },
+          { name: "Sent", cell: (row) => row.status === "SENT" && <When at={row.updated_at} /> },
           { name: "First opened", cell: (row) => <When at={row.opened_at} /> },
           { name: "Last clicked", cell: (row) => <When at={row.clicked_at} /> },
         ]}
