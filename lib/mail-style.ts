@@ -15,11 +15,11 @@ export const FONT_FAMILIES = {
   mono: "'Courier New',Courier,monospace",
 } as const;
 
-/** The colour of text on white. */
-export const TEXT = "#1f2328";
+/** The colours of text on white, and of what is said beside it. */
+export const [TEXT, MUTED] = ["#1f2328", "#595959"] as const;
 
-/** Of mails and of pages for recipients: around the text, below it, and of the text. */
-export const DARK = { page: "#16181d", card: "#22252b", text: "#e8eaed" } as const;
+/** Dark colours of mails and of pages for recipients: the page, the card on it, the text, and what is said beside it. */
+export const DARK = { page: "#16181d", card: "#22252b", text: "#e8eaed", muted: "#a4abb8" } as const;
 
 /** Around the text of a page for recipients, which stands on white. @param color the background of the brand's mails */
 export const groundOf = (color: string): string => (color.toLowerCase() === "#ffffff" ? "#f4f4f2" : color);
@@ -51,7 +51,7 @@ export function contrast(one: string, other: string): number {
 const poleOn = (background: string): string =>
   contrast("#ffffff", background) >= contrast("#000000", background) ? "#ffffff" : "#000000";
 
-/** Of text on a colour: white or `TEXT`, that only so much darker as it takes to be read. */
+/** The colour of text on a background: white, or `TEXT`, darkened until it can be read. */
 export const textOn = (background: string): string =>
   poleOn(background) === "#ffffff" ? "#ffffff" : readableOn(background, TEXT);
 

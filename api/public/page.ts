@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import type { Words } from "../../domain/languages/en.ts";
 import { escapeHtml } from "../../domain/mail/template.ts";
 import type { Look } from "../../domain/teams/brand.ts";
-import { contrast, DARK, FONT_FAMILIES, groundOf, textOn } from "../../lib/mail-style.ts";
+import { contrast, DARK, FONT_FAMILIES, groundOf, MUTED, TEXT, textOn } from "../../lib/mail-style.ts";
 
 /** The page's background, and an edge that is seen on it and in the dark, and on black and on white. */
 const [BACKGROUND, EDGE] = ["#ffffff", "#767676"];
@@ -17,7 +17,7 @@ const PLAIN: Pick<Look, "accentColor" | "backgroundColor" | "font"> = {
 
 const styleOf = (accent: string, font: Look["font"], ground: string, isList: boolean): string => `
   :root { color-scheme: light dark; }
-  body { margin: 0; font: 1rem/1.5 ${FONT_FAMILIES[font]}; color: #222222; background: ${ground}; }
+  body { margin: 0; font: 1rem/1.5 ${FONT_FAMILIES[font]}; color: ${TEXT}; background: ${ground}; }
   header, main { max-width: ${isList ? 41 : 28}rem; margin: 0 auto; padding: 2rem; overflow-wrap: anywhere; }
   header { margin-top: 10vh; padding-bottom: 1rem; font-weight: 600; color: ${textOn(ground)}; }
   header:empty { padding: 0; }
@@ -29,7 +29,7 @@ const styleOf = (accent: string, font: Look["font"], ground: string, isList: boo
   li a { font-size: 1.25rem; font-weight: 600; text-decoration: none; }
   li a:hover, li a:focus-visible { text-decoration: underline; }
   li p { margin: .25rem 0 0; }
-  small { color: #595959; }
+  small { color: ${MUTED}; }
   h1 { margin-top: 0; font-size: ${isList ? 1.75 : 1.3}rem; }
   form { display: flex; flex-direction: column; align-items: flex-start; gap: .75rem; }
   footer { margin-top: 2rem; }
@@ -52,7 +52,7 @@ const styleOf = (accent: string, font: Look["font"], ground: string, isList: boo
     header { color: ${DARK.text}; }
     header img { padding: .25rem; border-radius: .25rem; background: ${BACKGROUND}; }
     main { background: ${DARK.card}; }
-    small { color: #a4abb8; }
+    small { color: ${DARK.muted}; }
     .main { border-color: ${edgeOn(DARK.card, accent)}; }
   }
 `;

@@ -51,8 +51,15 @@ function metaOf({ teamName }: WebNewsletter, { subject, html }: ShownMessage): s
     .join("");
 }
 
-/** Above a newsletter: whose it is, of which day, where others are, and the form by which a reader gets them. */
-function barOf(words: Words, { teamName, at, ...look }: WebNewsletter, html: string, urls: Urls): string {
+type Urls = Record<"archive" | "form", string | null>;
+
+/** Above a newsletter: its subject where it has no title of its own, whose it is, of which day, where others are, and the form by which a reader gets them. */
+function barOf(
+  words: Words,
+  { teamName, at, ...look }: WebNewsletter,
+  { subject, html }: ShownMessage,
+  urls: Urls,
+): string {
   const link = (url: string | null, text: string, style: string) =>
     url === null ? "" : `<a href="${escapeHtml(url)}" style="${style}">${escapeHtml(text)}</a>`;
   const color = colorOf(look);
@@ -62,11 +69,12 @@ function barOf(words: Words, { teamName, at, ...look }: WebNewsletter, html: str
     link(urls.archive, words.web.issues, "color:inherit"),
     link(urls.form, words.web.subscribe, button),
   ];
+  const title = /<h1[\s>]/i.test(html)
+    ? ""
+    : `<h1 style="margin:0;width:100%;font-size:18px">${escapeHtml(subject.trim())}</h1>`;
   const style = "display:flex;flex-wrap:wrap;align-items:center;gap:8px 16px;font-size:14px";
-  return `${besideCard(html, `<div style="${style}">${parts.join("")}</div>`)}\n`;
+  return `${besideCard(html, `<div style="${style}">${title}${parts.join("")}</div>`)}\n`;
 }
-
-type Urls = Record<"archive" | "form", string | null>;
 
 /** Characters that no document of XML may hold. */
 const NOT_XML = /[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\u{10000}-\u{10ffff}]/gu;
@@ -83,7 +91,7 @@ export function addWebPages(router: Router, { env, orm, vault }: Pick<Deps, "env
     const url = newsletterUrl(vault, env.PUBLIC_URL, found.id);
     const mail = await MAILS.during(found.teamId, res, () => showNewsletter(found, url));
     const { listId, form } = found;
-    const bar = barOf(wordsFor(res), found, mail.html, {
+    const bar = barOf(wordsFor(res), found, mail, {
       archive: listId && archiveUrl(vault, env.PUBLIC_URL, listId),
       form: form && `${env.PUBLIC_URL}/f/${form}`,
     });

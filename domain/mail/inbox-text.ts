@@ -16,6 +16,8 @@ const HEADING = /^h[1-6]$/;
 const GREETING =
   /^¡?(?:hi|hello|hey|dear|good (?:morning|day|evening)|hallo|liebe[rs]?|sehr geehrte[rs]?|guten (?:morgen|tag|abend)|bonjour|bonsoir|salut|ch(?:er|ère)s?|hola|buen[oa]s (?:días|tardes)|queridos?|queridas?|estimad[oa]s?)(?=[\s,:!]|$)[^.,:;?!]*[,:!]*$/iu;
 const MAX_GREETING = 100;
+/** Beside tags that decide what is shown, such as the "else" of a greeting. */
+const hasText = (text: string): boolean => text.replace(/\{%.*?%\}/gs, "").trim() !== "";
 const isGreeting = (text: string): boolean =>
   text.length <= MAX_GREETING && GREETING.test(text.replace(/\{[{%].*?[%}]\}/gs, "").trim());
 
@@ -38,9 +40,9 @@ function readText(html: string, { isExcerpt = false } = {}): string {
     const shown = part.trim();
     part = "";
     if (isEnough || shown === "") return;
-    const isLeftOut = isExcerpt && (heading > 0 || (text === "" && isGreeting(shown)));
+    const isLeftOut = isExcerpt && (heading > 0 || (!hasText(text) && isGreeting(shown)));
     if (!isLeftOut) text += `${shown} `;
-    isEnough = text.length > MAX_SHOWN || (isLeftOut && text !== "");
+    isEnough = text.length > MAX_SHOWN || (isLeftOut && hasText(text));
   };
   const note = (name: string, change: 1 | -1) => {
     if (!INLINE.has(name)) endPart();

@@ -52,12 +52,14 @@ export async function readIsPublic(em: EntityManager, tenant: Tenant, id: string
 
 /** The reference is the authority. */
 export async function readWebNewsletter(em: EntityManager, id: string): Promise<WebNewsletter | undefined> {
+  const archive = ofLists("n", "min(l.id) filter (where l.has_archive)");
   const { rows } = await sql<WebNewsletter>`
     select n.id, t.id as "teamId", n.subject, n.body, coalesce(s.footer, ${footerOf()}) as footer, ${LOOK},
       ${ofLists("n", "case count(*) when 1 then min(l.name) end")} as "listName", ${isPublic} as "isPublic",
-      ${isoInstant(SENT_AT)} as at, ${ofLists("n", "min(l.id) filter (where l.has_archive)")} as "listId", (
+      ${isoInstant(SENT_AT)} as at, ${archive} as "listId", (
         select f.reference from forms f join newsletter_lists x on x.list_id = f.list_id
-        where x.newsletter_id = n.id and f.is_open order by f.id limit 1) as form
+        where x.newsletter_id = n.id and f.is_open
+        order by (f.list_id = ${archive}) desc nulls last, f.id limit 1) as form
     from newsletters n join teams t on t.id = n.team_id left join sends s on s.id = n.send_id
     where n.id = ${id} and ${isOnWeb}`.execute(kysely(em));
   return rows[0];

@@ -53,6 +53,8 @@ describe("The excerpt of a mail below its title", () => {
       assert.equal(excerptOf(`<h1>News</h1><p>${text}</p>${rest}`), text);
     assert.equal(excerptOf(compile("Hello {{ first_name }}: the news")), "Hello {{ first_name }}: the news");
     assert.equal(excerptOf(`<h1>News</h1>${rest}`), "On Saturday");
+    const greetings = "{% if first_name %}<p>Hi {{ first_name }},</p>{% else %}<p>Hi,</p>{% endif %}";
+    assert.match(excerptOf(`${greetings}${rest}`), /^\{% if first_name %\} \{% else %\} \{% endif %\} On Saturday$/);
     assert.equal(excerptOf("<h1>News</h1><p>Hello,</p>"), "");
   });
 });

@@ -123,7 +123,7 @@ describe("What the service says to recipients", () => {
     ] as const) {
       const { html, headers } = renderPage(page, { ...look, accentColor, backgroundColor: accentColor, logoUrl });
       const ground = accentColor === "#000000" || accentColor === "#777777" ? accentColor : "#f4f4f2";
-      assert.ok(html.includes(`color: #222222; background: ${ground};`), html);
+      assert.ok(html.includes(`color: #1f2328; background: ${ground};`), html);
       assertAccessible(html);
       const icon = /<link rel="icon" href="data:image\/svg\+xml,[^"<>]*">/.exec(html)?.[0] ?? "";
       assert.match(icon, /fill='%23[0-9a-f]{6}' stroke='none'/i, "the colour is none that closes the icon");

@@ -169,7 +169,7 @@ export const sequencesRouter = router({
     },
   ),
 
-  /** One step as its writer sees it; for one that there is not null, and the blocks with which it begins. */
+  /** One step as its writer sees it. One that does not exist is null, with the blocks that a new one begins with. */
   step: consoleQuery(
     { role: "VIEWER", isHeavy: true, input: z.strictObject({ params, query: z.strictObject({ step_id: stepId }) }) },
     async ({ ctx, input: { params, query } }) => {

@@ -4,6 +4,7 @@ import {
   FONT_FAMILIES,
   isPale,
   LOGO_WIDTH,
+  MUTED,
   NETWORKS,
   readableOn,
   textOn,
@@ -25,7 +26,6 @@ const WIDTH = CONTENT_WIDTH + 2 * PADDING;
 const CARD = "#ffffff";
 const DARK_AREA = "#32363e";
 const RULE = "#d0d7de";
-const MUTED = "#595959";
 const SIZES = { 1: "28px/36px", 2: "22px/30px", 3: "18px/26px" } as const;
 
 /** A brand in the styles of elements. */
@@ -57,7 +57,7 @@ function stylesOf({ accentColor, backgroundColor }: MailBrand): string {
   return `<style>:root{color-scheme:light dark;supported-color-schemes:light dark}
 @media (max-width:${WIDTH - 1}px){.column,.wide{max-width:100%!important}}${isOfCard ? "" : apart}</style>
 <style>@media (prefers-color-scheme:dark){.page{background-color:${isOfCard ? DARK.card : DARK.page}!important}.card{background-color:${DARK.card}!important}.area{background-color:${DARK_AREA}!important}
-.text{color:${DARK.text}!important}.footer{color:#a4abb8!important}.link{color:${readableOn(DARK_AREA, accentColor)}!important;border-color:${readableOn(DARK_AREA, accentColor)}!important}.rule{border-color:#4b5059!important}.image{background-color:${CARD}!important}.logo{padding:4px!important;border-radius:4px!important}}</style>`;
+.text{color:${DARK.text}!important}.footer{color:${DARK.muted}!important}.link{color:${readableOn(DARK_AREA, accentColor)}!important;border-color:${readableOn(DARK_AREA, accentColor)}!important}.rule{border-color:#4b5059!important}.image{background-color:${CARD}!important}.logo{padding:4px!important;border-radius:4px!important}}</style>`;
 }
 
 const TABLE = `<table role="presentation" cellpadding="0" cellspacing="0" border="0"`;
@@ -258,22 +258,21 @@ export const isOfBrand = (html: string, brand: MailBrand): boolean => html.inclu
 const SHOWN =
   "display:block!important;clear:both!important;position:static!important;margin:0!important;opacity:1!important;overflow:visible!important;transform:none!important;filter:none!important;clip-path:none!important";
 
-/** Of HTML that was not compiled; no style sheet of its own overrules it. */
-const PLAIN =
-  "all:initial!important;font:12px/18px sans-serif!important;color:#595959!important;display:block!important;clear:both!important;padding:24px 16px!important;background-color:#ffffff!important";
+/** The style of what stands beside a mail that was not compiled; the mail's style sheet cannot overrule it. */
+const PLAIN = `all:initial!important;font:12px/18px sans-serif!important;color:${MUTED}!important;display:block!important;clear:both!important;padding:24px 16px!important;background-color:${CARD}!important`;
 
 /** A footer below the card, or a bar above it: in its column and in the brand of the mail, where that was compiled. */
-export function besideCard(html: string, text: string): string {
-  const [, page = "", font] = /<meta name="brand" content="\w+ \S+ (#[\da-f]{6}) (\w+)">/.exec(html) ?? [];
+export function besideCard(mail: string, html: string): string {
+  const [, page = "", font] = /<meta name="brand" content="\w+ \S+ (#[\da-f]{6}) (\w+)">/.exec(mail) ?? [];
   const family = Object.entries(FONT_FAMILIES).find(([name]) => name === font)?.[1];
-  if (!family) return `<div style="${PLAIN}">${text}</div>`;
+  if (!family) return `<div style="${PLAIN}">${html}</div>`;
   const style = `background-color:${page};color:${readableOn(page, MUTED)};font:12px/18px ${family}`;
   const inner = `all:initial!important;font:inherit!important;color:inherit!important;display:block!important;max-width:${CONTENT_WIDTH}px!important;margin:0 auto!important;padding:${PADDING}px!important`;
   const [begin, end] = [
     `${TABLE} width="${CONTENT_WIDTH}" align="center"><tr><td style="${style}">`,
     "</td></tr></table>",
   ];
-  return `<div class="page footer" style="${style}!important;${SHOWN}">${forOutlook(begin)}<div style="${inner}">${text}</div>${forOutlook(end)}</div>`;
+  return `<div class="page footer" style="${style}!important;${SHOWN}">${forOutlook(begin)}<div style="${inner}">${html}</div>${forOutlook(end)}</div>`;
 }
 
 /** The HTML of a mail, a template. @throws {TemplateError} `syntax` for the preheader */
