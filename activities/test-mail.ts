@@ -23,10 +23,21 @@ export async function sendTestMail(deps: ActivityDeps, pools: AccountPools, test
   const members = await readTestRecipients(em, test, test.memberIds);
   const recipients = members
     .filter(({ suppressed }) => !suppressed)
-    .map(({ id, email, name }, index) => ({
-      ...{ memberId: id, seq: index + 1, email, firstName: name, lastName: null, fields: null, tracked: false },
-      ...{ listId: targetIds[0] ?? null, stagedAt: elapsedMs(), wasDeferred: false },
-    }));
+    .map(({ id, email, name }, index) => {
+      const [firstName = null, ...last] = name.split(" ");
+      return {
+        ...{
+          memberId: id,
+          seq: index + 1,
+          email,
+          firstName,
+          lastName: last.join(" ") || null,
+          fields: null,
+          tracked: false,
+        },
+        ...{ listId: targetIds[0] ?? null, stagedAt: elapsedMs(), wasDeferred: false },
+      };
+    });
   const quota = await takeQuota(em, account.id, content.limits, recipients.length);
   const allowed = recipients.slice(0, quota.granted);
   const held = await pools.acquire(lane, {});

@@ -18,7 +18,7 @@ export function useFilters(): [Filters, (patch: Filters, options?: { ignoreBlock
 export const choiceOf = <Choice extends string>(choices: Readonly<Record<Choice, unknown>>, value = "") =>
   value in choices ? (value as Choice) : undefined;
 
-/** A search that begins with Enter or its button. @param placeholder in the place of the button */
+/** A search that begins with Enter or its button. @param placeholder in the place of its buttons */
 export function SearchFilter({ name, label, placeholder }: { name: string; label: string; placeholder?: string }) {
   const [{ [name]: value = "" }, set] = useFilters();
   return (
@@ -34,7 +34,7 @@ export function SearchFilter({ name, label, placeholder }: { name: string; label
           <input type="search" name={name} defaultValue={value} maxLength={320} placeholder={placeholder} />
         </label>
         {!placeholder && <button type="submit">Search</button>}
-        {value && (
+        {value && !placeholder && (
           <button type="button" className="plain" onClick={() => set({ [name]: undefined })}>
             Clear
           </button>

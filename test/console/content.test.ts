@@ -221,7 +221,7 @@ describe("The console's editor", () => {
     const { em, team, owner, newsletterId } = sender;
     const [ada, bob] = [await makeMember(em, team.id, "VIEWER"), await makeMember(em, team.id, "EDITOR")];
     const address = (who: string) => `${unique(who)}@${sender.audience}`;
-    Object.assign(ada, { email: address("ada"), name: "Ada" });
+    Object.assign(ada, { email: address("ada"), name: "Ada Lovelace" });
     Object.assign(bob, { email: address("bob"), name: "Bob" });
     await em.flush();
     const client = await consoleClient(await signIn(owner.id), team.id);

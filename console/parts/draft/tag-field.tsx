@@ -29,7 +29,8 @@ export function TagField({ tags, ...field }: TagFieldProps) {
         <Select
           aria-label={`Personalise: ${field.label}`}
           value=""
-          choices={{ "": "Personalise", ...tagNames(tags) }}
+          title="Personalise"
+          choices={{ "": "{ }", ...tagNames(tags) }}
           onChange={insert}
         />
       )}

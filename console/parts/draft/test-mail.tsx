@@ -1,6 +1,6 @@
-import { useState } from "react";
+import { useEffect, useEffectEvent, useState } from "react";
 import type { Client, DataOf } from "../../api.ts";
-import { useData, useWorkspace } from "../../session.tsx";
+import { useData, useSession, useWorkspace } from "../../session.tsx";
 import { Act } from "../act.tsx";
 import { Ticks, type TicksProps } from "../form.tsx";
 import type { Mail } from "./drafts.ts";
@@ -40,6 +40,14 @@ export function TestMail({ mail }: { mail: Mail }) {
 
 function Members({ outcomes, ...ticks }: Omit<TicksProps, "options"> & { outcomes: Outcomes | undefined }) {
   const members = useData(["members"], ({ app }) => app.team.members.query({}));
+  const own = useSession().data?.email;
+  const begin = useEffectEvent(() =>
+    ticks.onChange(
+      members.filter(({ email }) => email === own).map(({ id }) => id),
+      "",
+    ),
+  );
+  useEffect(() => begin(), []);
   const options = members.map(({ id, name, email }) => {
     const outcome = outcomes?.find(({ member_id }) => member_id === id)?.outcome;
     const label = (

@@ -133,9 +133,9 @@ export function CheckSend({ kind, draft, onShow, isAsked, onBegin }: CheckProps)
       {report && <Numbers mail={mail} report={report} preview={preview} />}
       {preview && (
         <Act
-          title="Confirm the send"
+          title={unfinished > 0 ? "Send anyway" : "Confirm the send"}
           submit={preview.send_at ? "Schedule the send" : "Send now"}
-          kind="primary"
+          kind={unfinished > 0 ? undefined : "primary"}
           note={`${people(preview.recipients.eligible)} will get it. ${preview.send_at ? `Start: ${startOf({ ...preview, send_zone })}.` : begins} ${STOPS}`}
           isDisabled={!isTyped}
           onOpen={() => setTyped(false)}
@@ -267,7 +267,7 @@ export function Warnings({ mail, at, title, links = [], place, onChecked, ...sho
           {isChecking && <p role="status">Checking…</p>}
           <ul aria-label={name}>
             {some.map(({ kind, message, url }) => (
-              <li key={message} className={UNFINISHED.test(kind) ? "warn" : undefined}>
+              <li key={message} className={UNFINISHED.test(kind) ? "wrong" : undefined}>
                 {message} <ShowIt kind={url ?? kind} {...{ message, ...shows }} />
                 {kind === "no_postal_address" && <Link to={`${base}/brand`}>Set it under Brand</Link>}
                 {kind === "condition_without_tracking" && <Link to={`${base}/settings`}>Settings</Link>}

@@ -46,9 +46,12 @@ const dockPx = () => {
   return place && getComputedStyle(place).position === "fixed" ? place.offsetHeight : 0;
 };
 
-/** The brand's accent and font, for the style sheet. */
-const lookOf = ({ accent_color: accent, font }: { accent_color: string; font: keyof typeof FONT_FAMILIES }) =>
+type Look = Record<"accent_color" | "background_color", string> & { font: keyof typeof FONT_FAMILIES };
+
+/** The brand's colours and font, for the style sheet. */
+const lookOf = ({ accent_color: accent, background_color: page, font }: Look) =>
   ({
+    "--mail-page": page,
     "--mail-font": FONT_FAMILIES[font],
     "--mail-accent": accent,
     "--mail-on-accent": textOn(accent),
