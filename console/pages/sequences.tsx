@@ -2,7 +2,7 @@ import { Link, useNavigate, useParams } from "@tanstack/react-router";
 import { useState } from "react";
 import { type CallContext, type Client, capitalized, type DataOf } from "../api.ts";
 import { Act } from "../parts/act.tsx";
-import { type Condition, Conditions, grouped, partsOf } from "../parts/audience/builder.tsx";
+import { type Condition, Conditions, grouped, isUnfinished, partsOf } from "../parts/audience/builder.tsx";
 import { RESTORABLE, useUndo } from "../parts/bin.tsx";
 import { blocksText, EMPTY } from "../parts/draft/blocks/text.ts";
 import { type Content, isHtml, type Place, plainSubject, type Written } from "../parts/draft/content.ts";
@@ -381,6 +381,13 @@ const stepOf = (content: Content) => ({
   ...(isHtml(content) && { body: content.body }),
 });
 
+/** Without these the service refuses a step. */
+function missingFrom({ subject, stop_if = "", skip_if = "" }: Content): string | undefined {
+  if (!subject) return "write a subject";
+  const isOpen = (text: string) => text.startsWith("{") && isUnfinished(JSON.parse(text));
+  return [stop_if, skip_if].some(isOpen) ? "complete its conditions" : undefined;
+}
+
 const FIELDS = ["wait_minutes", "time_of_day", "send_days", "stop_if", "skip_if"] as const;
 
 interface StepProps {
@@ -486,7 +493,7 @@ function OpenStep({ sequence, stepId, after, mayEdit, onClose, onNew }: StepProp
       )}
       <div className={number > 0 ? "draft" : "stack"}>
         {mayEdit && (
-          <Editor place={place} draft={step} tags={tags} mayWrite isNew={number === 0} isSubjectRequired>
+          <Editor place={place} draft={step} tags={tags} mayWrite isNew={number === 0} missing={missingFrom}>
             {(input) => <Settings input={input} />}
           </Editor>
         )}

@@ -713,6 +713,59 @@ describe("The editor of a draft", function () {
     });
   });
 
+  it("saves no new step before it has a subject, says so only when asked, and never leaves it without a question", async () => {
+    const params = { sequenceId: await makeSequence(sender, { steps: [step("a")], isStarted: false }) };
+    const open = async (page: Page) => {
+      const { app } = await consoleClient(await enter(page, sender.owner.id), sender.team.id);
+      await page.goto(`${(await stack()).origin}/console/${sender.team.id}/live/sequences/${params.sequenceId}`);
+      await button(page, "New step at the end").click();
+      await text(page).waitFor();
+      return {
+        steps: async () => (await app.sequences.show.query({ params })).data.steps,
+        wait: page.getByLabel("Wait", { exact: true }),
+        refusal: page.getByText("Please fill out this field"),
+        status: (words: string) => page.getByRole("status").getByText(words, { exact: true }).waitFor(),
+        stay: async () => {
+          await button(page, "Close").click();
+          await page.getByRole("dialog", { name: "Unsaved changes" }).waitFor();
+          await button(page, "Stay here").click();
+        },
+      };
+    };
+    await inPage({}, async (page) => {
+      const { wait, refusal, status, stay } = await open(page);
+      await status("Not saved yet: write a subject");
+      await page.clock.install();
+      await page.clock.pauseAt(Date.now() + 60_000);
+      await wait.fill("3");
+      await page.clock.runFor(30_000);
+      assert.equal(await refusal.count(), 0);
+      await page.clock.resume();
+      await stay();
+      await refusal.waitFor();
+    });
+    await inPage({}, async (page) => {
+      const { steps, wait, refusal, status, stay } = await open(page);
+      const subject = page.getByLabel("Subject", { exact: true });
+      await subject.fill("Third day");
+      await subject.fill("");
+      assert.equal(await refusal.count(), 0);
+      await wait.fill("3");
+      await refusal.waitFor();
+      await stay();
+      await subject.fill("Third day");
+      await refusal.waitFor({ state: "detached" });
+      await eventually(async () => (await steps())[1]?.wait_minutes === 3 * 1_440, { what: "the step" });
+
+      await page.getByText("Time of day, days and conditions").click();
+      await page.getByText("Leave the sequence if").click();
+      await button(page, "Add a condition").first().click();
+      await status("Not saved yet: complete its conditions");
+      await page.getByLabel("Value").fill("@example.com");
+      await eventually(async () => (await steps())[1]?.stop_if !== null, { what: "the condition" });
+    });
+  });
+
   longIt(
     "writes the steps of a sequence, one open at a time; those of one that was started by a press on Save alone",
     async () => {

@@ -101,14 +101,15 @@ interface EditorProps {
   first?: ReactNode;
   /** Above the subject. */
   children?: (input: InputOf) => ReactNode;
-  isSubjectRequired?: boolean;
+  /** Says what the writer has to add before a save; then the subject is required. */
+  missing?: (content: Content) => string | undefined;
   /** It has never been saved. */
   isNew?: boolean;
 }
 
 /** Edits the text of a mail. */
 export function Editor({ place, draft, tags, mayWrite, onDirty, shown, children, ...is }: EditorProps) {
-  const { isSubjectRequired, isNew, send, first } = is;
+  const { isNew, send, first } = is;
   const { base } = useWorkspace();
   const { read, fields, isAutosaved } = place;
   const queries = useQueryClient();
@@ -130,6 +131,7 @@ export function Editor({ place, draft, tags, mayWrite, onDirty, shown, children,
   const content = { ...saved, ...edits } as Content;
   const changes = changesFrom(saved, edits);
   const isDirty = Object.keys(changes).length > 0;
+  const missing = is.missing?.(content);
 
   useEffect(() => {
     // The focus is on the page, not on a part of it.
@@ -175,8 +177,8 @@ export function Editor({ place, draft, tags, mayWrite, onDirty, shown, children,
   const changedAt = useRef<number>(undefined);
   useEffect(() => {
     const isAgain = refused.current?.edits === edits;
-    if (!isDirty || isPending) changedAt.current = undefined;
-    if (!isAutosaved || !isDirty || isPending || (isAgain && refused.current?.isLasting)) return;
+    if (!isDirty || isPending || missing) changedAt.current = undefined;
+    if (!isAutosaved || !isDirty || isPending || missing || (isAgain && refused.current?.isLasting)) return;
     changedAt.current ??= Date.now();
     const waitMs = Math.min(AUTOSAVE_MS, changedAt.current + MAX_WAIT_MS - Date.now());
     const timer = setTimeout(save, isAgain ? MAX_WAIT_MS : waitMs);
@@ -185,7 +187,7 @@ export function Editor({ place, draft, tags, mayWrite, onDirty, shown, children,
       clearTimeout(timer);
       window.removeEventListener("online", save);
     };
-  }, [edits, isAutosaved, isDirty, isPending]);
+  }, [edits, isAutosaved, isDirty, isPending, missing]);
 
   const edit = (given: Partial<Content>) => {
     const names = Object.keys(given).filter((name) => !(name in changes));
@@ -218,7 +220,11 @@ export function Editor({ place, draft, tags, mayWrite, onDirty, shown, children,
               Save
             </button>
             <span className="muted" role="status">
-              {isPending ? "Saving…" : isDirty || (isNew && !savedAt) ? "Not saved yet" : `Saved ${timeText(last)}`}
+              {isPending
+                ? "Saving…"
+                : isDirty || (isNew && !savedAt)
+                  ? ["Not saved yet", missing].filter(Boolean).join(": ")
+                  : `Saved ${timeText(last)}`}
             </span>
           </div>
           {send}
@@ -230,6 +236,9 @@ export function Editor({ place, draft, tags, mayWrite, onDirty, shown, children,
         id={formId}
         noValidate
         aria-label="Content"
+        onBlur={({ target }) =>
+          target.name === "subject" && !content.subject && missing && "subject" in edits && mutate(null)
+        }
         onSubmit={(event) => {
           event.preventDefault();
           if (isDirty && !isPending) mutate(null, { onError: (thrown) => focusRefused(form.current, thrown) });
@@ -237,7 +246,7 @@ export function Editor({ place, draft, tags, mayWrite, onDirty, shown, children,
       >
         <RefusedBy value={error}>
           {children?.(input)}
-          <TagField label="Subject" tags={tags} required={isSubjectRequired} {...input("subject")} />
+          <TagField label="Subject" tags={tags} required={is.missing !== undefined} {...input("subject")} />
           {!isHtml(content) && (
             <TagField
               label="Preheader"
