@@ -2,7 +2,14 @@ import { Link, useNavigate, useParams } from "@tanstack/react-router";
 import { useState } from "react";
 import { type CallContext, type Client, capitalized, type DataOf } from "../api.ts";
 import { Act } from "../parts/act.tsx";
-import { type Condition, Conditions, grouped, isUnfinished, partsOf } from "../parts/audience/builder.tsx";
+import {
+  type Condition,
+  Conditions,
+  ConditionWords,
+  grouped,
+  isUnfinished,
+  partsOf,
+} from "../parts/audience/builder.tsx";
 import { RESTORABLE, useUndo } from "../parts/bin.tsx";
 import { blocksText, EMPTY } from "../parts/draft/blocks/text.ts";
 import { type Content, isHtml, type Place, plainSubject, type Written } from "../parts/draft/content.ts";
@@ -258,7 +265,21 @@ export function OneSequence() {
             ),
           },
           { name: "When", cell: (step) => whenText(step, step === steps[0]) },
-          { name: "Conditions", cell: conditionsText },
+          {
+            name: "Conditions",
+            cell: ({ stop_if, skip_if }) =>
+              Object.entries({ "Leaves if ": stop_if, "Skipped if ": skip_if }).map(
+                ([verb, value]) =>
+                  value !== null && (
+                    <Part key={verb}>
+                      <div>
+                        {verb}
+                        <ConditionWords value={value} />
+                      </div>
+                    </Part>
+                  ),
+              ),
+          },
           ...(["waiting", "sent", "opened", "clicked", "left"] as const).map((name) => ({
             name: capitalized(name),
             // Some were counted before tracking was turned off.
@@ -352,10 +373,6 @@ function whenText(
   return `${later} after ${after}${time || days ? "," : ""}${time ? ` at ${time}` : ""}${days && ` on ${days}`}`;
 }
 
-/** Of the conditions that a step has. */
-const conditionsText = ({ stop_if, skip_if }: Pick<Step, "stop_if" | "skip_if">) =>
-  [...(stop_if ? ["May end here"] : []), ...(skip_if ? ["May be skipped"] : [])].join(". ");
-
 const newStepId = () => `step-${crypto.randomUUID().slice(0, 8)}`;
 /** In place of the id of the step before. */
 const FIRST = "-";
@@ -430,6 +447,7 @@ function OpenStep({ sequence, stepId, after, mayEdit, onClose, onNew }: StepProp
   const number = steps.findIndex((each) => each.id === stepId) + 1;
   const mail: Mail = { type: "campaign", id, step_id: stepId };
   const maySend = useRole("ADMIN");
+  const isFirst = number === 1 || after === FIRST || steps.length === 0;
   const title = number > 0 ? `Step ${number}` : "New step";
   return (
     <section className="stack" aria-label={title}>
@@ -439,7 +457,7 @@ function OpenStep({ sequence, stepId, after, mayEdit, onClose, onNew }: StepProp
             {title}
             {step.subject && `: ${plainSubject(step.subject)}`}
           </h2>
-          <p className="muted">{whenText(stepOf(step), number === 1 || after === FIRST || steps.length === 0)}</p>
+          {!mayEdit && <p className="muted">{whenText(stepOf(step), isFirst)}</p>}
         </div>
         <div className="actions">
           {number > 0 && (
@@ -494,7 +512,7 @@ function OpenStep({ sequence, stepId, after, mayEdit, onClose, onNew }: StepProp
       <div className={number > 0 ? "draft" : "stack"}>
         {mayEdit && (
           <Editor place={place} draft={step} tags={tags} mayWrite isNew={number === 0} missing={missingFrom}>
-            {(input) => <Settings input={input} />}
+            {(input) => <Settings input={input} isFirst={isFirst} />}
           </Editor>
         )}
         {number > 0 ? <Preview mail={mail} version={step.updated_at} /> : <Dock />}
@@ -505,7 +523,7 @@ function OpenStep({ sequence, stepId, after, mayEdit, onClose, onNew }: StepProp
 }
 
 /** When a step is mailed, and to whom it is not. */
-function Settings({ input }: { input: InputOf }) {
+function Settings({ input, isFirst }: { input: InputOf; isFirst: boolean }) {
   const [chosen, setUnit] = useState<number>();
   const wait = input("wait_minutes");
   const minutes = Number(wait.value);
@@ -519,7 +537,7 @@ function Settings({ input }: { input: InputOf }) {
       <div className="fields">
         <Field
           label="Wait"
-          hint="After people join, or after the step before."
+          hint={whenText({ wait_minutes: minutes, time_of_day: input("time_of_day").value, send_days: days }, isFirst)}
           type="number"
           min={0}
           required

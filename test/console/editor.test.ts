@@ -766,6 +766,48 @@ describe("The editor of a draft", function () {
     });
   });
 
+  it("says in words when each step is mailed and to whom it is not, and shows its settings where it has some", async () => {
+    const { api } = await consoleClient(await signIn(sender.owner.id), sender.team.id);
+    const resource = (await api.newsletters.drafts.create.mutate({ body: { name: "June news" } })).data.id;
+    const field = (name: string, op: string, value: unknown) => ({ field: name, op, value });
+    const four = ["Ada", "Bob", "Cy", "Di"];
+    const added = field("created_at", "lt", { days_from_today: -3 });
+    const skip_if = { event: "opened", resource, within_days: 9 };
+    const group = {
+      all: [
+        ...[field("first_name", "in", four), { any: [{ not: { list: sender.listId } }, added] }],
+        ...[field("email_status", "ne", "INVALID"), { not: { event: "clicked" } }],
+      ],
+    };
+    const steps = [
+      step("a", { skip_if, time_of_day: "09:30" }),
+      step("b", { stop_if: group, skip_if: { not: { all: [added] } } }),
+      step("c", { stop_if: { any: [field("created_at", "within_days", 7), field("last_name", "exists", false)] } }),
+    ];
+    const id = await makeSequence(sender, { steps, isStarted: false });
+    await inPage({}, async (page) => {
+      await enter(page, sender.owner.id);
+      await page.goto(`${(await stack()).origin}/console/${sender.team.id}/live/sequences/${id}`);
+      for (const words of [
+        "Skipped if they opened “June news” in the last 9 days",
+        "Leaves if first name is one of Ada or Bob or Cy or 1 more and (“Readers” does not have the person as subscribed or date added is before 3 days ago) and address status is not bounced and 1 more",
+        "Skipped if its conditions hold",
+        "Leaves if date added is within the last 7 days or last name is not known",
+      ]) {
+        await page.getByRole("cell").getByText(words, { exact: true }).waitFor();
+      }
+      await button(page, "Hello from a").click();
+      const wait = page.getByLabel("Wait", { exact: true });
+      const hint = (words: string) => page.locator(".field", { has: wait }).getByText(words, { exact: true }).waitFor();
+      await hint("1 day after they join, at 09:30");
+      await wait.fill("2");
+      await hint("2 days after they join, at 09:30");
+      await page.getByLabel("Time of day").fill("");
+      await hint("2 days after they join");
+      await assertAccessible(page);
+    });
+  });
+
   longIt(
     "writes the steps of a sequence, one open at a time; those of one that was started by a press on Save alone",
     async () => {

@@ -318,11 +318,13 @@ function ValueInput({ control, isNumber, value, onChange }: ValueProps) {
 
 const DAY_KINDS = { day: "calendar date", ago: "days ago", ahead: "days from today" };
 
+const dayKindOf = (value: unknown) => (!isDistance(value) ? "day" : value.days_from_today > 0 ? "ahead" : "ago");
+
 /** A day of the calendar, or so many days before or after today. */
 function DayInput({ value, onChange }: EditProps<unknown>) {
   const days = isDistance(value) ? value.days_from_today : undefined;
   const count = Math.abs(days ?? 0);
-  const kind = days === undefined ? "day" : days > 0 ? "ahead" : "ago";
+  const kind = dayKindOf(value);
   const set = (chosen: string, number: number) =>
     onChange(chosen === "day" ? "" : { days_from_today: chosen === "ahead" ? number : -number });
   return (
@@ -381,6 +383,15 @@ function useMailings() {
   return Object.fromEntries(mailings.map(({ id, name }) => [id, name]));
 }
 
+const EVENTS: Readonly<Record<string, string>> = {
+  received: "received",
+  received_tracked: "received, with tracking,",
+  opened: "opened",
+  clicked: "clicked a link in",
+  bounced: "bounced on",
+  unsubscribed: "unsubscribed through",
+};
+
 function EventPart({ value, onChange }: EditProps<Condition>) {
   const mailings = useMailings();
   return (
@@ -388,14 +399,7 @@ function EventPart({ value, onChange }: EditProps<Condition>) {
       <Pick
         label="Event"
         value={String(value["event"])}
-        choices={{
-          received: "received",
-          received_tracked: "received, with tracking,",
-          opened: "opened",
-          clicked: "clicked a link in",
-          bounced: "bounced on",
-          unsubscribed: "unsubscribed through",
-        }}
+        choices={EVENTS}
         onChange={(event) => onChange({ ...chosen(value, "link", ""), event })}
       />
       <Pick
@@ -421,4 +425,50 @@ function EventPart({ value, onChange }: EditProps<Condition>) {
       )}
     </>
   );
+}
+
+/** At most three of the texts. */
+const listed = (texts: readonly string[], word: string) =>
+  [...texts.slice(0, 3), ...(texts.length > 3 ? [`${texts.length - 3} more`] : [])].join(` ${word} `);
+
+/** Conditions as a part of a sentence, such as "they opened “Welcome”". */
+export function ConditionWords({ value: whole }: { value: unknown }) {
+  const fields = useFields();
+  const lists = Object.fromEntries(useLists().map(({ id, name }) => [id, name]));
+  const mailings = useMailings();
+  const wordsOf = (condition: Condition, isInGroup: boolean): string => {
+    const join = joinOf(condition);
+    const parts = partsOf(condition);
+    const inner = negated(condition) ?? condition;
+    const { field, value, list, status = "CONFIRMED", event, resource, within_days: days } = inner;
+    const isNot = inner === condition ? "false" : "true";
+    if (join) {
+      const words = listed(
+        parts.map((part) => wordsOf(part, parts.length > 1)),
+        join === "all" ? "and" : "or",
+      );
+      return isInGroup && parts.length > 1 ? `(${words})` : words;
+    }
+    if (list !== undefined) {
+      const statusText = SUBSCRIPTION_STATUSES[status as keyof typeof SUBSCRIPTION_STATUSES]?.[0];
+      return `“${lists[String(list)] ?? "deleted list"}” ${NEGATIONS.list[isNot]} ${statusText}`;
+    }
+    if (event !== undefined) {
+      const mail = resource === undefined ? "any email" : `“${mailings[String(resource)] ?? "another email"}”`;
+      const time = days === undefined ? "" : ` in the last ${days} days`;
+      return `they ${isNot === "true" ? "never " : ""}${EVENTS[String(event)]} ${mail}${time}`;
+    }
+    const type = typeOf(field, fields) ?? "text";
+    const operator = operatorOf(inner);
+    const name = OWN_FIELDS.find((own) => own.field === field)?.label.toLowerCase();
+    const words = `${name ?? String(field).replace("fields.", "")} ${OPERATORS[type][operator]}`;
+    const control = controlOf(type, operator);
+    if (control === "none") return words;
+    if (control === "days") return words.replace("days", `${value} days`);
+    if (isDistance(value)) return `${words} ${Math.abs(value.days_from_today)} ${DAY_KINDS[dayKindOf(value)]}`;
+    if (control === "status") return `${words} ${EMAIL_STATUSES[value as keyof typeof EMAIL_STATUSES]?.[0]}`;
+    if (control === "boolean") return `${words} ${value ? "yes" : "no"}`;
+    return `${words} ${listed([value].flat().map(String), "or")}`;
+  };
+  return canShow(whole, fields) ? wordsOf(whole as Condition, false) : "its conditions hold";
 }
