@@ -34,6 +34,8 @@ export function stepsProgress(row: string, more: RawBuilder<unknown> = sql``): R
 
 /** People who wait are counted up to so many. */
 const MOST_COUNTED = 100_000;
+/** Of each sequence of a page: no index has the states. */
+const MOST_LISTED = 10_000;
 
 interface SequenceFilter {
   /** Of all teams unless given. */
@@ -60,6 +62,8 @@ export interface ListedSequence {
   steps: number;
   /** People in no wave, counted for operators alone: each sequence may have 100,000 of them. */
   waiting: number | null;
+  /** By state; null of 10,000 and more, and for operators. */
+  people: Partial<Record<EnrolmentState, number>> | null;
   next_due_at: string | null;
 }
 
@@ -74,6 +78,11 @@ export async function listSequences(
       (select count(*)::int from sequence_steps s where s.campaign_id = c.id and s.removed_at is null) as steps,
       case when ${isForOperators} then (
         select count(*)::int from (select from sequence_enrolments e where ${waiting} limit ${MOST_COUNTED}) w) end as waiting,
+      case when not ${isForOperators} then (
+        select case when coalesce(sum(p.count), 0) < ${MOST_LISTED} then coalesce(json_object_agg(p.state, p.count), '{}') end from (
+          select state, count(*)::int as count from (
+            select e.state from sequence_enrolments e where e.campaign_id = c.id and e.member_id <> e.address_hash
+            limit ${MOST_LISTED}) e group by state) p) end as people,
       ${isoInstant(sql`(select min(e.due_at) from sequence_enrolments e where ${waiting})`)} as next_due_at
     from sequences q join campaigns c on c.id = q.campaign_id
     left join lists l on l.id = q.list_id left join segments g on g.id = q.segment_id

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
-import { forTenant } from "../../db/orm.ts";
+import { sql } from "kysely";
+import { forTenant, kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { resumeSequence, startSequence } from "../../domain/sequences/sequences.ts";
 import { pauseSequence } from "../../domain/sequences/state.ts";
@@ -49,6 +50,8 @@ describe("Sequences in the console", () => {
     await untilEnrolled(sender, params.sequenceId, (people) => people.length === 2);
     const shown = (await viewer.app.sequences.show.query({ params })).data;
     assert.deepEqual([shown.status, shown.list_name, shown.steps[1]?.send_days], ["ACTIVE", "Readers", [1, 5]]);
+    const [listed] = (await viewer.app.sequences.page.query({ query: { q: "Welcome" } })).data.sequences;
+    assert.deepEqual(listed?.people, { ACTIVE: 2 });
     assert.deepEqual([shown.people, shown.steps[0]?.waiting, shown.steps[0]?.body], [{ ACTIVE: 2 }, 2, step("a").body]);
     // Its steps are mailed without another confirmation.
     const change = { params, body: { step_id: "b", step: null } };
@@ -119,6 +122,19 @@ describe("Sequences in the console", () => {
     const list = async (query: { q?: string; status?: "DRAFT" | "ACTIVE" }) =>
       (await viewer.app.sequences.page.query({ query })).data.sequences.map(({ id }) => id);
     assert.deepEqual(await list({ q: "birthday 100%" }), [sequenceId]);
+    const addPeople = (state: string, from: number, to: number) =>
+      sql`insert into sequence_enrolments (campaign_id, address_hash, member_id, state)
+        select ${sequenceId}, 'hash ' || n, 'sub_' || n, ${state} from generate_series(${from}::int, ${to}::int) n`.execute(
+        kysely(sender.em),
+      );
+    const people = async () =>
+      (await viewer.app.sequences.page.query({ query: { q: "birthday" } })).data.sequences[0]?.people;
+    assert.deepEqual(await people(), {});
+    await addPeople("COMPLETED", 1, 9_000);
+    await addPeople("LEFT", 9_001, 9_999);
+    assert.deepEqual(await people(), { COMPLETED: 9_000, LEFT: 999 });
+    await addPeople("LEFT", 10_000, 10_000);
+    assert.equal(await people(), null);
     assert.deepEqual(await list({ q: "birthday_" }), []);
     assert.deepEqual(await list({ q: "Birthday", status: "ACTIVE" }), []);
     assert.equal(await code(create(viewer, "No")), "role_insufficient");
