@@ -86,21 +86,26 @@ async function sourceOf(em: EntityManager, tenant: Tenant, exported: Exported): 
   };
 }
 
-/** The next recipients of a send as CSV: those of an activity, or of a link. @param after as of `exportPage` */
+const OF_RECIPIENT = [
+  ...["email", "first_name", "last_name", "status", "reason", "smtp_code", "updated_at"],
+  ...["opened_at", "clicked_at", "unsubscribed"],
+];
+
+/** The next recipients of a send as CSV, with what they did: those of an activity, or of a link. @param after as of `exportPage` */
 export async function exportRecipients(
   em: EntityManager,
   tenant: Tenant,
   resource: SendResource,
   { after, ...chosen }: Pick<LedgerPage, "activity" | "linkId"> & { after: string },
 ): Promise<ExportPage> {
-  const names = ["email", "status", "reason", "smtp_code", "updated_at"];
-  const page = { ...chosen, order: "asc", limit: PAGE_ROWS, after: Number(after) || undefined } as const;
-  const { records, next } = await pageRecipients(em, tenant, resource, page);
+  const place = { order: "asc", limit: PAGE_ROWS, after: Number(after) || undefined } as const;
+  const { records, next } = await pageRecipients(em, tenant, resource, { ...chosen, ...place, withEngagement: true });
   const lines = await mapInSlices(records, SLICE_ROWS, (record) => {
-    const { email, ...rest } = record.toJSON() as Record<string, string | number | null>;
-    return csvLine([withoutFormula(String(email)), ...names.slice(1).map((name) => rest[name] ?? null)]);
+    const row = record.toJSON() as Record<string, unknown>;
+    row["unsubscribed"] = row["has_unsubscribed"];
+    return csvLine(OF_RECIPIENT.map((name) => withoutFormula(String(row[name] ?? ""))));
   });
-  const csv = (after === "" ? csvLine(names) : "") + lines.join("");
+  const csv = (after === "" ? csvLine(OF_RECIPIENT) : "") + lines.join("");
   return { csv, rows: records.length, after: next === undefined ? null : String(next) };
 }
 

@@ -6,7 +6,7 @@ import { transaction } from "../../db/transaction.ts";
 import { newId } from "../../domain/ids.ts";
 import { attachList } from "../../domain/sends/drafts/drafts.ts";
 import { grantCredits } from "../../domain/teams/credits.ts";
-import { accept, engage, makeLedger, report, setState } from "../analytics/ledger.ts";
+import { accept, engage, makeLedger, optOut, report, setState } from "../analytics/ledger.ts";
 import { consoleClient, refusalCodeOf, signIn } from "../support/console.ts";
 import { makeMember, makeTeam, unique } from "../support/factories.ts";
 import {
@@ -269,6 +269,13 @@ describe("The responses of a send in the console", () => {
     );
     await accept(team.em, ledger, [1, 2], "2026-01-05T10:00:00Z");
     await engage(team.em, ledger, [2], "clicked", 1);
+    await optOut(team.em, ledger, [1], "2026-01-05T11:00:00Z");
+    await sql`update send_recipients set first_name = '=1+1', last_name = 'O"Neil' where send_id = ${ledger.sendId} and seq = 2`.execute(
+      kysely(team.em),
+    );
+    await sql`update engagements set first_at = '2026-01-05T12:00:00Z', last_at = '2026-01-06T12:00:00Z' where send_id = ${ledger.sendId}`.execute(
+      kysely(team.em),
+    );
     const one = { type: "newsletter", id: ledger.newsletterId } as const;
     const read = async (query: object) =>
       (await client.app.content.exportRecipients.query({ query: { ...one, ...query } })).data;
@@ -278,7 +285,12 @@ describe("The responses of a send in the console", () => {
       [["email", "1@example.com", "'=cmd@example.com", "3@example.com", ""], 3, null],
     );
     const clicked = await read({ activity: "clicked" });
-    assert.deepEqual(clicked.csv.split("\r\n").slice(1), ["'=cmd@example.com,SENT,,,2026-01-05T10:00:00.000Z", ""]);
+    assert.deepEqual(clicked.csv.split("\r\n"), [
+      "email,first_name,last_name,status,reason,smtp_code,updated_at,opened_at,clicked_at,unsubscribed",
+      `'=cmd@example.com,'=1+1,"O""Neil",SENT,,,2026-01-05T10:00:00.000Z,,2026-01-06T12:00:00.000Z,false`,
+      "",
+    ]);
+    assert.equal(csv.split("\r\n")[1], "1@example.com,,,SENT,,,2026-01-05T10:00:00.000Z,,,true");
     assert.equal((await read({ after: "3" })).csv, "");
     for (const query of [{}, { activity: "opened" }])
       assert.equal(await refusalCodeOf(read({ ...query, link: newId("trackedLink") })), "validation_failed");
