@@ -1,7 +1,7 @@
 /** The time of one value of a chart, in seconds. */
 export const UNIT_S = { day: 86_400, hour: 3_600 };
-/** The least that an axis shows: one value alone has no width. */
-const LEAST_S = { day: 2 * 86_400, hour: 6 * 3_600 };
+/** The least that an axis of days shows: one value alone has no width. */
+const LEAST_S = 2 * UNIT_S.day;
 /** Days are those of UTC, and hours those of the reader's clock. */
 const DATE = { day: "numeric", month: "short" } as const;
 const TIME = { hour: "2-digit", minute: "2-digit", hourCycle: "h23" } as const;
@@ -11,15 +11,19 @@ export const FORMATS = {
 };
 const [CLOCK, OWN_DATE] = [new Intl.DateTimeFormat("en", TIME), new Intl.DateTimeFormat("en", DATE)];
 
-/** The begin and end of an axis, in seconds: the time of the values where it is long enough, and nothing after `now`. */
+/**
+ * The begin and end of an axis, in seconds: the time of the values; of one day, that is too short, the days around it until `now`.
+ * Nothing is before the hour of a send.
+ */
 export function rangeOf(
   seconds: readonly number[],
   unit: keyof typeof UNIT_S,
   now: number,
 ): [from: number, to: number] {
   const [from = 0, last = from] = [seconds[0], seconds.at(-1)];
-  const to = Math.max(last, Math.min(from + LEAST_S[unit], now));
-  return [Math.min(from, to - LEAST_S[unit]), to];
+  if (unit === "hour") return [from, last];
+  const to = Math.max(last, Math.min(from + LEAST_S, now));
+  return [Math.min(from, to - LEAST_S), to];
 }
 
 /** "04:00", and at midnight the day that begins. */

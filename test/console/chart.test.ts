@@ -5,17 +5,17 @@ const START = Date.parse("2026-11-29T03:00:00Z") / 1_000;
 const hours = (count: number) => Array.from({ length: count }, (_, hour) => START + hour * 3_600);
 
 describe("The axis of a chart", () => {
-  it("begins with the first value and ends with the last, or six hours later where that is too near", () => {
-    const now = START + 9 * 86_400;
-    assert.deepEqual(rangeOf(hours(1), "hour", now), [START, START + 6 * 3_600]);
-    assert.deepEqual(rangeOf(hours(20), "hour", now), [START, START + 19 * 3_600]);
-    assert.deepEqual(rangeOf(hours(48), "hour", now), [START, START + 47 * 3_600]);
-    assert.deepEqual(rangeOf([START], "day", now), [START, START + 2 * 86_400]);
+  it("begins with the hour of the send and ends with the last hour", () => {
+    for (const count of [2, 20, 48]) {
+      assert.deepEqual(rangeOf(hours(count), "hour", START + 90 * 60), [START, START + (count - 1) * 3_600]);
+    }
   });
 
-  it("shows six hours until now, where the first value is not as long ago", () => {
-    const now = START + 2.5 * 3_600;
-    assert.deepEqual(rangeOf(hours(2), "hour", now), [now - 6 * 3_600, now]);
+  it("shows two days around a single one, until now", () => {
+    const two = 2 * 86_400;
+    assert.deepEqual(rangeOf([START], "day", START + 9 * 86_400), [START, START + two]);
+    assert.deepEqual(rangeOf([START], "day", START + 3_600), [START + 3_600 - two, START + 3_600]);
+    assert.deepEqual(rangeOf([START, START + 86_400, START + two], "day", START + two), [START, START + two]);
   });
 
   it("has clock times over hours, and a date at midnight", () => {

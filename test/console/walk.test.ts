@@ -21,7 +21,7 @@ const PEOPLE = 1_000;
 /** Of a send by keyboard alone, from the list of newsletters to its confirmation, beside the texts that are typed. */
 const MOST_KEYS = 60;
 /** Whether the chart of a page has painted anything in the colour of its first series. */
-const HAS_POINT = `(() => {
+const HAS_LINE = `(() => {
   const canvas = document.querySelector(".plot canvas");
   if (!canvas) return false;
   const colour = document.createElement("canvas").getContext("2d");
@@ -445,7 +445,7 @@ describe("The console in a browser", function () {
     });
   });
 
-  it("leads from a link in the report of a send to the people who clicked it, with a chart of one hour", async () => {
+  it("leads from a link in the report of a send to the people who clicked it, with a chart of two hours", async () => {
     const { origin } = await stack();
     const team = await makeTeam();
     const [before, ledger] = [await makeLedger(team, 2), await makeLedger(team, 3)];
@@ -471,7 +471,7 @@ describe("The console in a browser", function () {
       em,
       [1, 2].map((seq) => ({ ...click, seq, kind: "opened", url: null, at })),
     );
-    await recordHits(em, [{ ...click, seq: 2, at: at + 20_000 }]);
+    await recordHits(em, [{ ...click, seq: 2, at: at + 3_600_000 }]);
     await settleAll(em, sendId);
     await inPage({ viewport: { width: 360, height: 800 } }, async (page) => {
       await enter(page, team.owner.id);
@@ -483,7 +483,7 @@ describe("The console in a browser", function () {
       const top = async (of: Locator) => (await of.boundingBox())?.y ?? Number.NaN;
       const picture = page.getByRole("button", { name: "The email" });
       assert.ok((await top(page.getByRole("button", { name: "Unsubscribed: 1" }))) < (await top(picture)));
-      await eventually(() => page.evaluate<boolean>(HAS_POINT), { what: "the point of the hour" });
+      await eventually(() => page.evaluate<boolean>(HAS_LINE), { what: "the line of the hours" });
       assert.deepEqual(await violationsOf(page), []);
       assert.ok((await widthOf(page)) <= 360);
       await picture.click();

@@ -105,7 +105,8 @@ const ofFirst = (recipients: number, most: number) => (recipients > most ? `, of
 function Hours({ id, recipients }: { id: string; recipients: number }) {
   const read = ({ app }: Client) => app.overview.hours.query({ body: { resource_id: id } });
   const { hours, max_recipients: most } = useData(["hours", id], read);
-  if (hours.length === 0) return null;
+  // The tiles say as much of one hour.
+  if (hours.length < 2) return null;
   return (
     <Chart
       title={`First opens and clicks by hour${ofFirst(recipients, most)}`}
