@@ -268,18 +268,18 @@ export function OneSequence() {
           { name: "When", cell: (step) => whenText(step, step === steps[0]) },
           {
             name: "Conditions",
-            cell: ({ stop_if, skip_if }) =>
-              Object.entries({ "Leaves if ": stop_if, "Skipped if ": skip_if }).map(
-                ([verb, value]) =>
-                  value !== null && (
-                    <Part key={verb}>
-                      <div>
-                        {verb}
-                        <ConditionWords value={value} />
-                      </div>
-                    </Part>
-                  ),
-              ),
+            cell: ({ stop_if, skip_if }) => (
+              <div>
+                {Object.entries({ "Leaves if": stop_if, "Skipped if": skip_if }).map(
+                  ([verb, value]) =>
+                    value !== null && (
+                      <Part key={verb}>
+                        <ConditionWords verb={verb} value={value} />
+                      </Part>
+                    ),
+                )}
+              </div>
+            ),
           },
           ...(["waiting", "sent", "opened", "clicked", "left"] as const).map((name) => ({
             name: capitalized(name),

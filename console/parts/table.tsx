@@ -35,7 +35,7 @@ const textOf = (cell: ReactNode): string | undefined =>
       : undefined;
 
 /** A text of any length and direction, which does not change what stands around it. */
-function Cell({ of: cell }: { of: ReactNode }) {
+export function Cell({ of: cell }: { of: ReactNode }) {
   if (typeof cell === "number") return cell.toLocaleString();
   const text = textOf(cell);
   return text === undefined ? (

@@ -2,6 +2,7 @@ import { useState } from "react";
 import { useData, useWorkspace } from "../../session.tsx";
 import { Field, Select } from "../form.tsx";
 import { choicesOf, Part } from "../page.tsx";
+import { Cell } from "../table.tsx";
 import { EMAIL_STATUSES, type FieldDefinition, SUBSCRIPTION_STATUSES, useFields, useLists } from "./people.tsx";
 
 /** A part of a segment's conditions; the server knows the language. */
@@ -431,8 +432,8 @@ function EventPart({ value, onChange }: EditProps<Condition>) {
 const listed = (texts: readonly string[], word: string) =>
   [...texts.slice(0, 3), ...(texts.length > 3 ? [`${texts.length - 3} more`] : [])].join(` ${word} `);
 
-/** Conditions as a part of a sentence, such as "they opened “Welcome”". */
-export function ConditionWords({ value: whole }: { value: unknown }) {
+/** What follows from conditions, and these in words: "Skipped if they opened “Welcome”". */
+export function ConditionWords({ verb, value: whole }: { verb: string; value: unknown }) {
   const fields = useFields();
   const lists = Object.fromEntries(useLists().map(({ id, name }) => [id, name]));
   const mailings = useMailings();
@@ -470,5 +471,5 @@ export function ConditionWords({ value: whole }: { value: unknown }) {
     if (control === "boolean") return `${words} ${value ? "yes" : "no"}`;
     return `${words} ${listed([value].flat().map(String), "or")}`;
   };
-  return canShow(whole, fields) ? wordsOf(whole as Condition, false) : "its conditions hold";
+  return <Cell of={`${verb} ${canShow(whole, fields) ? wordsOf(whole as Condition, false) : "its conditions hold"}`} />;
 }
