@@ -265,13 +265,17 @@ function AddPerson({ list: { id: listId, name, optin } }: { list: ListRecord }) 
   );
 }
 
+const LEFT = { all: "From all email", list: "From this list" } as const;
+const LEAVING =
+  "From all email: the address gets no newsletters, campaigns or sequences. From this list: the person still gets other lists, and campaigns if they are a contact. Only they can undo it, by confirming.";
+
 /** Buttons that end a subscription, or ask to confirm it again after an opt-out. @param of with the name of the person or the list */
 export function SubscriptionActions(of: Record<"listId" | "subscriberId" | "status" | "name" | "optin", string>) {
   const { listId, subscriberId, status, name, optin } = of;
-  const { lists } = useWorkspace().client.api;
+  const { api, app } = useWorkspace().client;
   const params = { listId, subscriberId };
   const ask = async () => {
-    await lists.addMembers.mutate({ params: { listId }, body: { subscriber_ids: [subscriberId] } });
+    await api.lists.addMembers.mutate({ params: { listId }, body: { subscriber_ids: [subscriberId] } });
     return "An email asks the person to confirm, unless one did recently.";
   };
   if (!useRole("EDITOR")) return null;
@@ -288,13 +292,18 @@ export function SubscriptionActions(of: Record<"listId" | "subscriberId" | "stat
     );
   return (
     <More of={name}>
-      <Remove
+      <Act
         title="Unsubscribe"
-        act={(options) => lists.updateMember.mutate({ params, body: { status: "UNSUBSCRIBED" } }, options)}
-      >
-        {name}: the person no longer gets these emails. Only they can undo it, by confirming.
-      </Remove>
-      <Remove title="Remove" act={(options) => lists.removeMember.mutate({ params }, options)}>
+        kind="danger"
+        note={`${name}: ${LEAVING}`}
+        inputs={[["from", "Which emails", { choices: LEFT }]]}
+        act={({ from }, context) =>
+          from === "all"
+            ? app.audience.unsubscribe.mutate({ params }, { context })
+            : api.lists.updateMember.mutate({ params, body: { status: "UNSUBSCRIBED" } }, { context })
+        }
+      />
+      <Remove title="Remove" act={(options) => api.lists.removeMember.mutate({ params }, options)}>
         {name}: the person is removed from the list. They stay in the audience, and can be added again.
       </Remove>
     </More>

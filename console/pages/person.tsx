@@ -47,11 +47,12 @@ export function Page() {
   const of = contact ?? subscriber;
   const statuses = subscriber?.subscriptions.map(({ status }) => status) ?? [];
   const hasLeft = statuses.includes("UNSUBSCRIBED") && !statuses.includes("CONFIRMED");
-  const isOut = suppression ? suppression.reason === "UNSUBSCRIBED" : hasLeft;
+  const state = hasLeft ? (contact ? "campaigns" : "UNSUBSCRIBED") : "mailed";
+  const stopped = suppression?.reason === "UNSUBSCRIBED" ? "UNSUBSCRIBED" : "suppressed";
   return (
     <>
       <PageHead title={name ?? email}>
-        <State of={MAIL} is={isOut ? "UNSUBSCRIBED" : suppression ? "suppressed" : "mailed"} />
+        <State of={MAIL} is={suppression ? stopped : state} />
         {mayWrite && of && (
           <PersonButton kind={contact ? "contacts" : "subscribers"} person={of} subscriber={contact && subscriber} />
         )}
@@ -92,6 +93,7 @@ export function Page() {
 
 const MAIL = {
   mailed: ["can be emailed", "good"],
+  campaigns: ["campaigns only", "warn"],
   suppressed: ["suppressed", "wrong"],
   UNSUBSCRIBED: SUBSCRIPTION_STATUSES.UNSUBSCRIBED,
 } as const;

@@ -4,7 +4,7 @@ import { isoInstant } from "../../db/sql.ts";
 import { foundAddresses, MAX_SORTED } from "./search.ts";
 import { segmentContacts } from "./segments/segments.ts";
 
-/** Of a person: by the reason for which the address is suppressed, or UNSUBSCRIBED once they have left each of their lists. */
+/** Of a person: by the reason for which the address is suppressed, or UNSUBSCRIBED once they have left each of their lists, unless they are a contact. */
 export const PERSON_STATUSES = ["ACTIVE", "UNSUBSCRIBED", "INVALID", "SUPPRESSED"] as const;
 type PersonStatus = (typeof PERSON_STATUSES)[number];
 
@@ -95,8 +95,9 @@ export async function listPeople(
   // Read at once: without statistics Postgres would read all subscribers for each address.
   const left = sql`select s.email from subscribers s where ${upTo("s")} and (
     select bool_or(b.status = 'UNSUBSCRIBED') and not bool_or(b.status = 'CONFIRMED') from subscriptions b
-    where ${ofTenant(tenant, "b")} and b.subscriber_id = s.id)`;
-  const mayHaveLeft = !listId && (status === "ACTIVE" || status === "UNSUBSCRIBED");
+    where ${ofTenant(tenant, "b")} and b.subscriber_id = s.id)
+    and s.email not in (select c.email from contacts c where ${upTo("c")})`;
+  const mayHaveLeft = !listId && !segmentId && (status === "ACTIVE" || status === "UNSUBSCRIBED");
   const hasStatus = status && sql`and ${statusWhere(mayHaveLeft ? sql`a.email in (${left})` : sql`false`)} = ${status}`;
   // Not by "exists", nor with the list in the condition: Postgres would read the whole list, for a join or for each person.
   const isMember = sql`and (
@@ -114,7 +115,7 @@ export async function listPeople(
         'first_name', case when s.named then s.first_name else c.first_name end,
         'last_name', case when s.named then s.last_name else c.last_name end,
         'subscriber_id', s.id, 'is_contact', c.id is not null, 'lists', b.lists,
-        'status', ${statusWhere(sql`b.has_left`)}, 'created_at', ${isoInstant(sql`least(s.created_at, c.created_at)`)}) order by a.email)
+        'status', ${statusWhere(sql`b.has_left and c.id is null`)}, 'created_at', ${isoInstant(sql`least(s.created_at, c.created_at)`)}) order by a.email)
       from shown a
       left join lateral (select s.*, coalesce(s.first_name, s.last_name) is not null as named from ${subscriber}) s on true
       left join lateral (

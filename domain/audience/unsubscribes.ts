@@ -4,6 +4,7 @@ import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.
 import { type StoredAddress, shownAddress } from "../address.ts";
 import { binnedRows } from "../bin/bin.ts";
 import { isPlaceholder } from "../erasure/erased-addresses.ts";
+import { orNotFound } from "../errors.ts";
 import { newId } from "../ids.ts";
 import type { MailRef } from "../mail/links.ts";
 import type { Vault } from "../secrets/crypto.ts";
@@ -11,7 +12,7 @@ import type { ResourceType } from "../sends/resource.ts";
 import { type LinkTeam, LOOK, type Look, SENDER } from "../teams/brand.ts";
 import { emit } from "../webhooks/emit.ts";
 import { unsubscribeRecord } from "../webhooks/records.ts";
-import { besideBin, insertOptOuts, keepOptOuts, restoreOptOuts } from "./opt-outs.ts";
+import { besideBin, insertOptOuts, keepOptOuts, optOut, restoreOptOuts } from "./opt-outs.ts";
 import { suppress } from "./suppressions.ts";
 
 const REASON = "UNSUBSCRIBED";
@@ -215,6 +216,26 @@ async function optOutOfLists(em: EntityManager, vault: Vault, mail: MailedRow): 
   await keepOptOuts(em, vault, mail, mail.email, kept);
   await restoreOptOuts(em, vault, mail, holders.rows);
   return added;
+}
+
+/**
+ * For a person who asked the team to get no mail: opts a subscriber out of a list, and suppresses their address, as their own link does.
+ * @throws {ApiError} `not_found` for one who is not on the list
+ */
+export async function unsubscribeMember(
+  em: EntityManager,
+  tenant: Tenant,
+  listId: string,
+  subscriberId: string,
+): Promise<void> {
+  const isMember = sql`s.list_id = ${listId} and s.subscriber_id = ${subscriberId}`;
+  await optOut(em, tenant, isMember);
+  // Locked, so that the address does not change before it is suppressed.
+  const { rows } = await sql<StoredAddress>`
+    select p.email, p.email_spelling as "emailSpelling"
+    from subscriptions s join subscribers p on p.id = s.subscriber_id and ${ofTenant(tenant, "p")}
+    where ${ofTenant(tenant, "s")} and ${isMember} for key share of p`.execute(kysely(em));
+  await suppress(em, tenant, [shownAddress(orNotFound(rows[0]))], REASON);
 }
 
 /** @param isNew a record of an earlier unsubscribe does not stand for this one */

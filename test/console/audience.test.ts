@@ -251,6 +251,49 @@ describe("The audience in the console", () => {
     assert.deepEqual(await of({ status: "SUPPRESSED", after: none.next ?? "" }), [address(1)]);
   });
 
+  it("calls people unsubscribed who get no mail: a contact who left a list alone gets campaigns", async () => {
+    const own = await makeTeam();
+    const client = await clientAs(own, "EDITOR");
+    const { id: listId } = (await client.api.lists.create.mutate({ body: { name: "Readers", optin: "SINGLE" } })).data;
+    const [all, list, contact] = ["all@example.com", "list@example.com", "contact@example.com"] as const;
+    const add = async (email: string) => (await client.api.subscribers.create.mutate({ body: { email } })).data.id;
+    const ids = [await add(all), await add(list), await add(contact)];
+    await client.api.lists.addMembers.mutate({ params: { listId }, body: { subscriber_ids: ids } });
+    for (const email of [all, contact]) await client.api.contacts.create.mutate({ body: { email } });
+    const [first = "", ...others] = ids;
+    const viewer = await clientAs(own, "VIEWER");
+    const ofFirst = { params: { listId, subscriberId: first } };
+    assert.equal(await refusalCodeOf(viewer.app.audience.unsubscribe.mutate(ofFirst)), "role_insufficient");
+    await client.app.audience.unsubscribe.mutate(ofFirst);
+    for (const subscriberId of others)
+      await client.api.lists.updateMember.mutate({
+        params: { listId, subscriberId },
+        body: { status: "UNSUBSCRIBED" },
+      });
+
+    const { data: suppressed } = await client.api.suppressions.page.query({ query: {} });
+    assert.deepEqual(
+      suppressed.map(({ email, reason }) => [email, reason]),
+      [[all, "UNSUBSCRIBED"]],
+    );
+    const people = async (status?: "ACTIVE" | "UNSUBSCRIBED") =>
+      (await client.app.audience.people.query({ query: { status } })).data.people.map((one) => [
+        ...[one.email, one.lists, one.status],
+      ]);
+    const [left, without, active] = [
+      [all, 0, "UNSUBSCRIBED"],
+      [list, 0, "UNSUBSCRIBED"],
+      [contact, 0, "ACTIVE"],
+    ];
+    assert.deepEqual(await people(), [left, active, without]);
+    assert.deepEqual(await people("UNSUBSCRIBED"), [left, without]);
+    assert.deepEqual(await people("ACTIVE"), [active]);
+    assert.equal(
+      await refusalCodeOf(client.app.audience.unsubscribe.mutate({ params: { listId, subscriberId: "sub_none" } })),
+      "not_found",
+    );
+  });
+
   it("shows the sequences that a person is or was in, with their step and state", async () => {
     const sender = await makeSender({ recipients: 0 });
     const client = await consoleClient(await signIn(sender.owner.id), sender.team.id);

@@ -18,7 +18,7 @@ import { addSegment } from "../support/sending.ts";
 const KINDS = [
   ...(["list", "segment", "newsletter", "campaign", "account", "member", "apiKey"] as const),
   ...(["image", "draftVersion", "template", "import", "dkimKey", "reportSource", "webhook", "delivery"] as const),
-  ...(["form", "personRequest"] as const),
+  ...(["form", "personRequest", "subscriber"] as const),
 ];
 /** Ids of the records that one team has; a sequence is a campaign, and a form is in the bin. */
 export type Ids = Record<(typeof KINDS)[number] | "sequence" | "binned", string>;
@@ -65,6 +65,7 @@ export async function makeIds() {
     webhook: value("webhookId"),
     delivery: value("deliveryId"),
     form: value("formId"),
+    subscriber: value("subscriberId"),
     personRequest: (await app.people.exportPerson.mutate({ body: { email: uniqueEmail() } })).data.id,
   };
   return { ...estate, ids, cookies };
@@ -132,6 +133,7 @@ export const SAMPLES: Record<string, Sample> = {
   "audience.people": ({ list, segment }) => ({ query: { list_id: list, segment_id: segment } }),
   "audience.lists": ({ list }) => ({ query: { list_id: list } }),
   "audience.archive": ({ list }) => ({ body: { list_id: list, is_on: true } }),
+  "audience.unsubscribe": ({ list, subscriber }) => ({ params: { listId: list, subscriberId: subscriber } }),
   "audience.segment": ofSegment,
   "audience.updateSegment": withBody(ofSegment, { name: "Changed", conditions: EVERYONE }),
   "audience.deleteSegment": ofSegment,

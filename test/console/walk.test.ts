@@ -656,6 +656,37 @@ describe("The console in a browser", function () {
     });
   });
 
+  it("unsubscribes a person from one list or from all email, and says what they still get", async () => {
+    const { origin } = await stack();
+    const { owner, team } = await makeTeam();
+    const { api } = await consoleClient(await signIn(owner.id), team.id);
+    const { id: listId } = (await api.lists.create.mutate({ body: { name: "Readers", optin: "SINGLE" } })).data;
+    const [ada, grace] = ["ada@example.com", "grace@example.com"] as const;
+    for (const email of [ada, grace]) {
+      const { id } = (await api.subscribers.create.mutate({ body: { email } })).data;
+      await api.lists.addMembers.mutate({ params: { listId }, body: { subscriber_ids: [id] } });
+      await api.contacts.create.mutate({ body: { email } });
+    }
+    await inPage({}, async (page) => {
+      await enter(page, owner.id);
+      const leave = async (email: string, from: string) => {
+        await page.goto(`${origin}/console/${team.id}/live/people/${email}`);
+        await page.getByRole("button", { name: "More actions: Readers" }).click();
+        await page.getByRole("menuitem", { name: "Unsubscribe" }).click();
+        const choice = page.getByLabel("Which emails");
+        assert.equal(await choice.inputValue(), "all");
+        await assertAccessible(page, "unsubscribing");
+        await choice.selectOption({ label: from });
+        await page.getByRole("button", { name: "Unsubscribe", exact: true }).last().click();
+      };
+      await leave(ada, "From this list");
+      await page.getByText("Campaigns only", { exact: true }).waitFor();
+      await leave(grace, "From all email");
+      await page.getByText("Gets no emails: unsubscribed from all emails").waitFor();
+      assert.equal(await page.locator(".head .state").textContent(), "Unsubscribed");
+    });
+  });
+
   it("counts anew what an import would change once its people are said to have agreed already", async () => {
     const { origin } = await stack();
     const { owner, team } = await makeTeam();

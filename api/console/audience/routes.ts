@@ -19,11 +19,13 @@ import {
   updateSegment,
 } from "../../../domain/audience/segments/segments.ts";
 import { setConsents } from "../../../domain/audience/tracking-consents.ts";
+import { unsubscribeMember } from "../../../domain/audience/unsubscribes.ts";
 import { refuseErased } from "../../../domain/erasure/erased-addresses.ts";
 import { archiveUrl } from "../../../domain/sends/web-pages.ts";
 import { readEnrolments } from "../../../domain/sequences/enrolments-of-person.ts";
 import { byName } from "../../../lib/natural-order.ts";
 import { address } from "../../fields.ts";
+import { membershipParams } from "../../lists/schema.ts";
 import { givenConsent } from "../../people.ts";
 import { idParam, router } from "../../rest/route.ts";
 import { bodyOf, consoleMutation, consoleQuery, noInput } from "../procedure.ts";
@@ -173,6 +175,15 @@ const deleteFieldRoute = consoleMutation(
   async ({ ctx, input: { body } }) => ({ contacts: await deleteField(ctx.em, ctx.tenant, body.name) }),
 );
 
+/** Of all mail. */
+const unsubscribe = consoleMutation(
+  { role: "EDITOR", input: z.strictObject({ params: membershipParams }) },
+  async ({ ctx, input: { params } }) => {
+    await unsubscribeMember(ctx.em, ctx.tenant, params.listId, params.subscriberId);
+    return {};
+  },
+);
+
 /** An erased address is refused. */
 const noteConsent = consoleMutation(
   { role: "EDITOR", input: bodyOf(z.strictObject({ email: address, tracking_consent: givenConsent.unwrap() })) },
@@ -186,6 +197,7 @@ const noteConsent = consoleMutation(
 
 export const audienceRouter = router({
   noteConsent,
+  unsubscribe,
   search,
   people,
   enrolments,
