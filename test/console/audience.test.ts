@@ -288,6 +288,21 @@ describe("The audience in the console", () => {
     assert.deepEqual(await people(), [left, active, without]);
     assert.deepEqual(await people("UNSUBSCRIBED"), [left, without]);
     assert.deepEqual(await people("ACTIVE"), [active]);
+    const conditions = { field: "email", op: "exists", value: true };
+    const { data: everyone } = await client.app.audience.createSegment.mutate({ body: { name: "All", conditions } });
+    const content = { subject: "Hi", body: "<p>Hi</p>" };
+    const draft = await client.api.campaigns.drafts.create.mutate({ body: { name: "Campaign", ...content } });
+    const campaign = { type: "campaign", id: draft.data.id } as const;
+    await client.app.content.change.mutate({ body: { ...campaign, segment_id: everyone.id } });
+    const warnings = async () =>
+      (await client.app.content.check.query({ query: campaign })).data.warnings.flatMap(({ kind, message }) =>
+        kind === "unsubscribed" ? message : [],
+      );
+    assert.deepEqual(await warnings(), ["1 of these contacts has unsubscribed from every list they were on."]);
+    const { data: other } = await client.api.lists.create.mutate({ body: { name: "Other", optin: "SINGLE" } });
+    const body = { subscriber_ids: ids.slice(2) };
+    await client.api.lists.addMembers.mutate({ params: { listId: other.id }, body });
+    assert.deepEqual(await warnings(), []);
     assert.equal(
       await refusalCodeOf(client.app.audience.unsubscribe.mutate({ params: { listId, subscriberId: "sub_none" } })),
       "not_found",

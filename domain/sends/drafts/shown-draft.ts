@@ -39,7 +39,7 @@ export const SAMPLES = ["sample", "nameless"] as const;
 
 /** With which it is sent all the same. */
 export interface DraftWarning {
-  kind: ContentWarning["kind"] | "no_fallback" | "condition_without_tracking" | "empty_image";
+  kind: ContentWarning["kind"] | "no_fallback" | "condition_without_tracking" | "empty_image" | "unsubscribed";
   message: string;
 }
 
@@ -126,6 +126,7 @@ export async function checkDraft(
   const warnings = [
     ...(draft.asksForHits && draft.tracking === "OFF" ? [WITHOUT_TRACKING] : []),
     ...(await warnOfGaps(em, draft, result.bareTags)),
+    ...(await warnOfLeavers(em, draft)),
     ...(draft.emptyImages > 0 ? [emptyImages(draft.emptyImages)] : []),
     ...result.warnings.map(inWords),
   ];
@@ -152,6 +153,27 @@ async function warnOfGaps(em: EntityManager, draft: Draft, tags: readonly string
     const message = `${count} of ${people} people have no value for {{ ${tag} }}, and it has no fallback.`;
     return count > 0 ? { kind: "no_fallback" as const, message } : [];
   });
+}
+
+/** Of a mail to contacts, whom no opt-out of a list keeps from it. */
+async function warnOfLeavers(em: EntityManager, draft: Draft): Promise<DraftWarning[]> {
+  if (draft.rules !== "campaign") return [];
+  const { rows } = await sql<{ count: number }>`
+    with gone as materialized (
+      select distinct u.subscriber_id as id from lists l
+      join subscriptions u on u.list_id = l.id and u.status = 'UNSUBSCRIBED' and ${ofTenant(draft, "u")}
+      where ${ofTenant(draft, "l")}
+    ), leavers as materialized (
+      -- Without their tenant, by whose index they would be read for each row.
+      select s.email from gone g join subscribers s on s.id = g.id
+      where not (select bool_or(b.status = 'CONFIRMED') from subscriptions b
+        where b.subscriber_id = g.id and ${ofTenant(draft, "b")}))
+    -- Without statistics, as after an import, Postgres would loop over the leavers for a condition: a filter hashes them.
+    select (count(*) filter (where email in (select email from leavers)))::int as count
+    from (${await planMembers(em, draft)}) members where permitted and not suppressed`.execute(kysely(em));
+  const count = rows[0]?.count ?? 0;
+  const message = `${count} of these contacts ${count === 1 ? "has" : "have"} unsubscribed from every list they were on.`;
+  return count > 0 ? [{ kind: "unsubscribed", message }] : [];
 }
 
 const times = (count: number, one: string) => (count === 1 ? `One ${one}` : `${count} ${one}s`);
