@@ -128,9 +128,10 @@ export function OneList() {
   const states: Column<Member>[] = [
     {
       name: "Status",
-      cell: ({ status, confirmation_withheld: withheld }) => (
+      cell: ({ status, unsubscribed_at: left, confirmation_withheld: withheld }) => (
         <>
-          <State of={SUBSCRIPTION_STATUSES} is={status} /> {withheld && `Not asked to confirm: ${WITHHELD[withheld]}`}
+          <State of={SUBSCRIPTION_STATUSES} is={status} /> {status === "UNSUBSCRIBED" && <When at={left} isAgo />}{" "}
+          {withheld && `Not asked to confirm: ${WITHHELD[withheld]}`}
         </>
       ),
     },
@@ -144,7 +145,6 @@ export function OneList() {
   return (
     <>
       <PageHead title={name}>
-        <Export of="list" list_id={listId} />
         {mayWrite && (
           <>
             <ListButton list={list} />
@@ -185,6 +185,7 @@ export function OneList() {
         }
       >
         <ChoiceFilter name="status" label="Status" any="All" choices={choicesOf(SUBSCRIPTION_STATUSES)} />
+        <Export of="list" list_id={listId} subscription={status} text="Export these people" />
       </AddressList>
     </>
   );
@@ -200,6 +201,7 @@ function Growth({ listId }: { listId: string }) {
   const figures = [
     ["Subscribers", membersText(list)],
     ["Last 30 days", SIGNED.format(list.growth)],
+    ["Unsubscribed", list.unsubscribed.toLocaleString()],
   ] as const;
   return (
     <>

@@ -1,4 +1,5 @@
 import { type RawBuilder, sql } from "kysely";
+import type { SubscriptionStatus } from "../../db/entities/audience.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { csvLine, withoutFormula } from "../../lib/csv.ts";
 import { mapInSlices } from "../../lib/slices.ts";
@@ -13,8 +14,8 @@ const PAGE_ROWS = 2_000;
 /** Rows with 50 fields become text in some milliseconds. */
 const SLICE_ROWS = 500;
 
-/** Subscribers of a list, or all of one kind. */
-export type Exported = { listId: string } | "contacts" | "suppressions";
+/** Subscribers of a list, or all of one kind. @property status of their subscriptions: only those */
+export type Exported = { listId: string; status?: SubscriptionStatus | undefined } | "contacts" | "suppressions";
 
 export interface ExportPage {
   /** CSV; the first page begins with the header. */
@@ -34,6 +35,9 @@ interface Source {
 
 const day = (column: string) => sql`to_char(${sql.ref(column)} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')`;
 const spelled = (row: string) => sql`coalesce(${sql.ref(`${row}.email_spelling`)}, ${sql.ref(`${row}.email`)})`;
+
+/** Those of the console's page. */
+const IN_WORDS = sql`case s.status when 'CONFIRMED' then 'subscribed' when 'PENDING' then 'awaiting confirmation' else lower(s.status) end`;
 
 async function sourceOf(em: EntityManager, tenant: Tenant, exported: Exported): Promise<Source> {
   if (exported === "suppressions") {
@@ -70,18 +74,19 @@ async function sourceOf(em: EntityManager, tenant: Tenant, exported: Exported): 
       id: sql`p.id`,
     };
   }
+  const { status } = exported;
   const { id } = await readList(em, exported.listId);
   return {
     columns: {
       ...{ email: spelled("p"), ...names, ...consent },
-      ...{ status: sql`s.status`, unsubscribed_at: day("s.unsubscribed_at") },
+      ...{ status: IN_WORDS, unsubscribed_at: day("s.unsubscribed_at") },
       // The proof of a sign-up at a form.
       form_sign_up_at: day("s.form_at"),
       form_words: sql`select f.consent from form_texts f where ${ofTenant(tenant, "f")} and f.id = s.form_text_id`,
     },
     asIs: ["tracking_consent", "tracking_answer_at", "status", "unsubscribed_at", "form_sign_up_at"],
     from: sql`subscriptions s join subscribers p on p.id = s.subscriber_id and ${ofTenant(tenant, "p")}
-      where ${ofTenant(tenant, "s")} and s.list_id = ${id}`,
+      where ${ofTenant(tenant, "s")} and s.list_id = ${id} ${status ? sql`and s.status = ${status}` : sql``}`,
     id: sql`s.subscriber_id`,
   };
 }

@@ -21,7 +21,7 @@ describe("The audience in the console", () => {
     team = await makeTeam();
   });
 
-  it("counts the members of the lists, which stand by name, and how many more they are than 30 days ago", async () => {
+  it("counts the members of the lists, which stand by name, how many more they are than 30 days ago, and those who left", async () => {
     const sender = await makeSender({ recipients: 0 });
     const { em, team: owning, owner, listId } = sender;
     const client = await consoleClient(await signIn(owner.id), owning.id);
@@ -41,11 +41,11 @@ describe("The audience in the console", () => {
     await set(6, sql`confirmed_at = ${days(29)}`);
     const { lists } = (await client.app.audience.lists.query({ query: {} })).data;
     assert.deepEqual(
-      lists.map(({ id, members, growth }) => [id, members, growth]),
+      lists.map(({ id, members, growth, unsubscribed }) => [id, members, growth, unsubscribed]),
       [
-        [first, 0, 0],
-        [listId, 3, 1],
-        [last, 0, 0],
+        [first, 0, 0, 0],
+        [listId, 3, 1, 3],
+        [last, 0, 0, 0],
       ],
     );
     const read = async (query: object) =>

@@ -681,6 +681,12 @@ describe("The console in a browser", function () {
       };
       await leave(ada, "From this list");
       await page.getByText("Campaigns only", { exact: true }).waitFor();
+      await page.goto(`${origin}/console/${team.id}/live/lists/${listId}?status=UNSUBSCRIBED`);
+      await page.locator(".figures > div", { hasText: "Unsubscribed1" }).waitFor();
+      await page.getByRole("cell", { name: /^Unsubscribed this minute/ }).waitFor();
+      const saving = page.waitForEvent("download");
+      await page.getByRole("button", { name: "Export these people" }).click();
+      assert.match(readFileSync(await (await saving).path(), "utf8"), /^email,.*\r\nada@.*,unsubscribed,.*\r\n$/);
       await leave(grace, "From all email");
       await page.getByText("Gets no emails: unsubscribed from all emails").waitFor();
       assert.equal(await page.locator(".head .state").textContent(), "Unsubscribed");

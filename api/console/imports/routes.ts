@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { SUBSCRIPTION_STATUSES } from "../../../db/entities/audience.ts";
 import type { EntityManager, Tenant } from "../../../db/orm.ts";
 import { transaction } from "../../../db/transaction.ts";
 import { MAX_ADDRESS_LENGTH } from "../../../domain/address.ts";
@@ -190,14 +191,16 @@ export const importsRouter = router({
           /** Of people. */
           segment_id: idParam.optional(),
           status: z.enum(PERSON_STATUSES).optional(),
+          /** Of a list. */
+          subscription: z.enum(SUBSCRIPTION_STATUSES).optional(),
           after: z.string().max(MAX_ADDRESS_LENGTH).default(""),
         }),
       }),
     },
     ({ ctx, input: { query } }) => {
-      const { of, list_id: listId, segment_id: segmentId, status, after } = query;
+      const { of, list_id: listId, segment_id: segmentId, status, subscription, after } = query;
       if (of === "people") return exportPeople(ctx.em, ctx.tenant, { listId, segmentId, status }, after);
-      return exportPage(ctx.em, ctx.tenant, of === "list" ? { listId: listId ?? "" } : of, after);
+      return exportPage(ctx.em, ctx.tenant, of === "list" ? { listId: listId ?? "", status: subscription } : of, after);
     },
   ),
 });
