@@ -84,7 +84,7 @@ export function Page() {
       {subscriber && <Subscriptions subscriber={subscriber} />}
       <Mails email={email} />
       <Sequences email={email} />
-      <OptOuts email={email} />
+      <OptOuts email={email} isBack={Boolean(of) && !suppression && !statuses.includes("UNSUBSCRIBED")} />
       <Tracking email={email} consent={of?.tracking_consent ?? null} />
       <PersonData email={email} />
     </>
@@ -214,7 +214,7 @@ type Enrolment = DataOf<Client["app"]["audience"]["enrolments"]["query"]>[number
 
 function EnrolmentState({ state, step, due_at: at, reason }: Enrolment) {
   if (state === "COMPLETED") return "Finished";
-  if (state === "PRESENT") return "Joined before the start";
+  if (state === "PRESENT") return "Did not enter: joined before the start";
   if (state === "LEFT") return `Left${step ? ` before step ${step}` : ""}: ${reasonText(reason ?? "unknown")}`;
   if (!at) return `Step ${step} is being sent`;
   return (
@@ -239,7 +239,7 @@ function Sequences({ email }: { email: string }) {
           columns={[
             { name: "Name", cell: ({ sequence_id: id, name }) => <Link to={`${base}/sequences/${id}`}>{name}</Link> },
             { name: "State", cell: (enrolment) => <EnrolmentState {...enrolment} /> },
-            { name: "Entered", cell: ({ entered_at }) => <When at={entered_at} isAgo /> },
+            { name: "Entered", cell: ({ entered_at: at, state }) => state !== "PRESENT" && <When at={at} isAgo /> },
           ]}
         />
       </section>
@@ -254,7 +254,7 @@ const SOURCES: Readonly<Record<string, string>> = {
 };
 
 /** When the person opted out, and by which mail. */
-function OptOuts({ email }: { email: string }) {
+function OptOuts({ email, isBack }: { email: string; isBack: boolean }) {
   const { client, base } = useWorkspace();
   const optOuts = useData(["unsubscribes", email], () => client.api.unsubscribes.page.query({ query: { email } }));
   const pathOf = (id: string) => `${base}/${id.startsWith("nl_") ? "newsletters" : "campaigns"}/${id}`;
@@ -271,6 +271,7 @@ function OptOuts({ email }: { email: string }) {
             </li>
           ))}
         </ul>
+        {isBack && <p className="good">They can be emailed again: they came back, or an admin allowed it.</p>}
       </section>
     )
   );

@@ -1,8 +1,11 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
+import { sql } from "kysely";
 import type { Locator, Page } from "playwright-core";
 import { appRouter } from "../../api/router.ts";
 import { buildConsole } from "../../console/build.ts";
+import { kysely } from "../../db/orm.ts";
+import { newId } from "../../domain/ids.ts";
 import { recordHits } from "../../domain/tracking/record.ts";
 import { accept, makeLedger, optOut, report } from "../analytics/ledger.ts";
 import { settleAll } from "../public/tracking.ts";
@@ -10,10 +13,11 @@ import { serveRoutes } from "../support/app.ts";
 import { assertAccessible, enter, openBrowser, violationsOf, widthOf } from "../support/browser.ts";
 import { consoleClient, consoleFetch, signIn } from "../support/console.ts";
 import { eventually } from "../support/eventually.ts";
-import { makeMember, makeTeam } from "../support/factories.ts";
+import { makeMember, makeTeam, uniqueEmail } from "../support/factories.ts";
 import { testsOf } from "../support/long.ts";
 import { openOidcIssuer } from "../support/oidc-issuer.ts";
 import { caughtMails, mailsTo, makeSender, readMail } from "../support/sending.ts";
+import { addPerson, makeSequence, untilEnrolled } from "../support/sequences.ts";
 import { stack } from "../support/stack.ts";
 import { startTcpProxy } from "../support/tcp-proxy.ts";
 
@@ -690,6 +694,32 @@ describe("The console in a browser", function () {
       await leave(grace, "From all email");
       await page.getByText("Gets no emails: unsubscribed from all emails").waitFor();
       assert.equal(await page.locator(".head .state").textContent(), "Unsubscribed");
+    });
+  });
+
+  it("says of a person that they came back, and that they did not enter a sequence", async () => {
+    const { origin } = await stack();
+    const sender = await makeSender({ recipients: 0 });
+    const { owner, team, em } = sender;
+    const sequence = await makeSequence(sender);
+    const email = uniqueEmail();
+    await addPerson(sender, email);
+    await untilEnrolled(sender, sequence, (enrolled) => enrolled.length === 1);
+    await sql`update sequence_enrolments set state = 'PRESENT', due_at = null where campaign_id = ${sequence}`.execute(
+      kysely(em),
+    );
+    await sql`insert into unsubscribes (id, team_id, environment, email, reason, source)
+      values (${newId("unsubscribe")}, ${team.id}, 'LIVE', ${email}, 'UNSUBSCRIBED', 'link')`.execute(kysely(em));
+    await inPage({}, async (page) => {
+      const { api } = await consoleClient(await enter(page, owner.id), team.id);
+      await page.goto(`${origin}/console/${team.id}/live/people/${email}`);
+      const back = page.getByText("They can be emailed again");
+      await back.waitFor();
+      await page.getByRole("row", { name: /^Welcome Did not enter: joined before the start\s*$/ }).waitFor();
+      await api.suppressions.create.mutate({ body: { emails: [email] } });
+      await page.reload();
+      await page.getByRole("heading", { name: "Unsubscribes" }).waitFor();
+      assert.equal(await back.count(), 0);
     });
   });
 
