@@ -1,4 +1,4 @@
-import { Link, useParams } from "@tanstack/react-router";
+import { Link, useNavigate, useParams } from "@tanstack/react-router";
 import type { Client, DataOf } from "../api.ts";
 import { Act } from "../parts/act.tsx";
 import { AddressList, useSearch } from "../parts/audience/address-list.tsx";
@@ -80,12 +80,15 @@ export function Lists() {
   );
 }
 
-const DOUBLE = "Double: people get emails once they confirm through a link.";
+const OPTIN =
+  "Double: people get emails once they confirm through a link. Single: people get emails from the moment they are added.";
 
 /** A button that makes a list, or changes one. */
 function ListButton({ list }: { list?: ListRecord }) {
-  const { lists } = useWorkspace().client.api;
-  const hint = list ? `${DOUBLE} A change applies to new subscribers only.` : DOUBLE;
+  const { client, base } = useWorkspace();
+  const { lists } = client.api;
+  const navigate = useNavigate();
+  const hint = list ? `${OPTIN} A change applies to new subscribers only.` : OPTIN;
   return (
     <Act
       {...(list
@@ -97,10 +100,11 @@ function ListButton({ list }: { list?: ListRecord }) {
         ["optin", "Opt-in", { choices: OPTINS, hint }],
       ]}
       edits={list && { id: list.id, record: list, read: () => lists.retrieve.query({ params: { listId: list.id } }) }}
-      act={({ name = "", description, optin }, context, save): Promise<unknown> => {
+      act={async ({ name = "", description, optin }, context, save) => {
         const body = { name, description: description || null, optin: optin as "SINGLE" };
         if (list) return save(body, (options) => lists.update.mutate({ params: { listId: list.id }, body }, options));
-        return lists.create.mutate({ body }, { context });
+        const { id } = (await lists.create.mutate({ body }, { context })).data;
+        return navigate({ to: `${base}/lists/${id}` });
       }}
     />
   );

@@ -129,6 +129,7 @@ describe("The console's forms", function () {
       await page.getByLabel("Note for the team").fill("");
       await button(page, "Create list").click();
       await page.getByText("List created").waitFor();
+      await page.getByRole("heading", { name: "Readers", level: 1 }).waitFor();
       assert.equal(asked.length, 1);
     });
   });

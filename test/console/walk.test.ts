@@ -87,7 +87,7 @@ describe("The console in a browser", function () {
       await page.getByLabel("Name", { exact: true }).fill("Anne's readers");
       await page.getByLabel("Opt-in").selectOption("SINGLE");
       await page.getByRole("dialog").getByRole("button", { name: /list/ }).click();
-      await page.getByRole("link", { name: "Anne's readers" }).waitFor();
+      await page.getByRole("heading", { name: "Anne's readers" }).waitFor();
 
       await page.getByRole("link", { name: "Imports", exact: true }).click();
       await button("New import").click();
@@ -388,12 +388,14 @@ describe("The console in a browser", function () {
       await page.getByText("Too many requests.").waitFor();
       await page.unroute(calls);
       await button("Create list").click();
+      await page.getByRole("heading", { name: "Readers", level: 1 }).waitFor();
+      await open("Lists");
       await page.getByRole("link", { name: "Readers" }).waitFor();
       assert.equal(await page.getByRole("link", { name: "Readers" }).count(), 1);
       await button("New list").click();
       await page.getByLabel("Name", { exact: true }).fill("Others");
       await button("Create list").click();
-      await page.getByRole("link", { name: "Others" }).waitFor();
+      await page.getByRole("heading", { name: "Others", level: 1 }).waitFor();
 
       await open("Webhooks");
       const checked = page.getByRole("checkbox", { checked: true });
