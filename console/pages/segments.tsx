@@ -82,10 +82,10 @@ function Editor({ edits, onKept }: { edits?: Edited<Segment>; onKept?: () => voi
   const [search] = useFilters();
   const { client, base } = useWorkspace();
   const navigate = useNavigate();
-  const makeDraft = useMakeDraft("campaign");
   const fields = useFields();
   const mayWrite = useRole("EDITOR") && !segment?.deleted_at;
   const [conditions, setConditions] = useState<unknown>(segment?.conditions ?? conditionsFrom(search));
+  const [saved, setSaved] = useState(conditions);
   const shown = grouped(conditions);
   const isShowable = canShow(shown, fields);
   const submit: FormProps["onSubmit"] = async ({ name = "" }, _, save) => {
@@ -96,6 +96,7 @@ function Editor({ edits, onKept }: { edits?: Edited<Segment>; onKept?: () => voi
         ? updateSegment.mutate({ params: { segmentId: segment.id }, body }, options)
         : createSegment.mutate({ body }),
     );
+    setSaved(conditions);
     if (!segment) await navigate({ to: `${base}/segments/${data.id}` });
   };
   return (
@@ -103,14 +104,8 @@ function Editor({ edits, onKept }: { edits?: Edited<Segment>; onKept?: () => voi
       <PageHead title={segment?.name ?? "New segment"}>
         {segment && mayWrite && (
           <>
-            <Act
-              title="Create campaign"
-              submit="Create draft"
-              note="It is sent to the contacts whom the saved segment selects when its send is confirmed."
-              inputs={DRAFT_NAME}
-              values={segment}
-              act={({ name = "" }, context) => makeDraft({ name, segment_id: segment.id }, context)}
-            />
+            <MakeDraft type="campaign" segment={segment} />
+            <MakeDraft type="newsletter" segment={segment} />
             <More>
               <Duplicate type="segment" id={segment.id} />
               <Delete segment={segment} />
@@ -126,6 +121,11 @@ function Editor({ edits, onKept }: { edits?: Edited<Segment>; onKept?: () => voi
         conditions={conditions}
         isReady={conditions !== undefined && !(isShowable && isUnfinished(shown as Condition))}
       />
+      {segment && conditions === saved && !segment.deleted_at && (
+        <Link to={`${base}/people`} search={{ segment: segment.id }}>
+          Show them in People
+        </Link>
+      )}
       {mayWrite && (
         <Form
           inputs={[["name", "Name", { required: true, maxLength: 200 }]]}
@@ -138,6 +138,25 @@ function Editor({ edits, onKept }: { edits?: Edited<Segment>; onKept?: () => voi
         />
       )}
     </>
+  );
+}
+
+const SENT_TO = {
+  campaign: "It is sent to the contacts whom the saved segment selects when its send is confirmed.",
+  newsletter: "It is sent to the subscribers of its lists whose address is a contact that the saved segment selects.",
+} as const;
+
+function MakeDraft({ type, segment }: { type: keyof typeof SENT_TO; segment: Segment }) {
+  const makeDraft = useMakeDraft(type);
+  return (
+    <Act
+      title={`Create ${type}`}
+      submit="Create draft"
+      note={SENT_TO[type]}
+      inputs={DRAFT_NAME}
+      values={segment}
+      act={({ name = "" }, context) => makeDraft({ name, segment_id: segment.id }, context)}
+    />
   );
 }
 

@@ -818,6 +818,22 @@ describe("The console in a browser", function () {
       await page.waitForURL(/campaigns\/cmp_/);
       const chosen = page.getByLabel("Segment", { exact: true }).locator("option:checked");
       assert.equal(await chosen.textContent(), "Anne's friends");
+      await open("segments");
+      await page.getByRole("link", { name: "Anne's friends" }).click();
+      await button("Create newsletter").click();
+      await button("Create draft").click();
+      await page.waitForURL(/newsletters\/nl_/);
+      await page.getByText(/, in segment Anne's friends$/).waitFor();
+      await page.goBack();
+      const shown = page.getByRole("link", { name: "Show them in People" });
+      await shown.waitFor();
+      await page.getByLabel("Value").fill("nobody@example.com");
+      await shown.waitFor({ state: "detached" });
+      await page.getByLabel("Value").fill(email);
+      await button("Save").click();
+      await shown.click();
+      await page.waitForURL(/people\?segment=seg_/);
+      await page.getByRole("link", { name: email }).waitFor();
 
       await open(`newsletters/${newsletterId}`);
       await page.getByText(/^To: /).click();
