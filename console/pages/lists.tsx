@@ -205,7 +205,7 @@ function Growth({ listId }: { listId: string }) {
   const figures = [
     ["Subscribers", membersText(list)],
     ["Last 30 days", SIGNED.format(list.growth)],
-    ["Unsubscribed", list.unsubscribed.toLocaleString()],
+    ["Unsubscribed", list.unsubscribed?.toLocaleString()],
   ] as const;
   return (
     <>
@@ -273,7 +273,7 @@ function AddPerson({ list: { id: listId, name, optin } }: { list: ListRecord }) 
 
 const LEFT = { all: "From all email", list: "From this list" } as const;
 const LEAVING =
-  "From all email: the address gets no newsletters, campaigns or sequences. From this list: the person still gets other lists, and campaigns if they are a contact. Only they can undo it, by confirming.";
+  "From all email: the address gets no newsletters, campaigns or sequences. From this list: the person still gets other lists, and campaigns if they are a contact. An admin can allow an address again; to come back to the list they sign up again.";
 
 /** Buttons that end a subscription, or ask to confirm it again after an opt-out. @param of with the name of the person or the list */
 export function SubscriptionActions(of: Record<"listId" | "subscriberId" | "status" | "name" | "optin", string>) {
@@ -293,6 +293,11 @@ export function SubscriptionActions(of: Record<"listId" | "subscriberId" | "stat
           isDisabled={optin === "SINGLE"}
           note={`${name}: ${optin === "SINGLE" ? "a list with single opt-in cannot ask. They can sign up by a form." : "an email asks the person. Send it only if they want to sign up again."}`}
           act={ask}
+        />
+        <Act
+          title="Unsubscribe from all email"
+          note="The address gets no newsletters, campaigns or sequences. An admin can allow it again."
+          act={(_, context) => app.audience.unsubscribe.mutate({ params }, { context })}
         />
       </More>
     );

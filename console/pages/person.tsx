@@ -84,7 +84,10 @@ export function Page() {
       {subscriber && <Subscriptions subscriber={subscriber} />}
       <Mails email={email} />
       <Sequences email={email} />
-      <OptOuts email={email} isBack={Boolean(of) && !suppression && !statuses.includes("UNSUBSCRIBED")} />
+      <OptOuts
+        email={email}
+        isBack={!suppression && state === "mailed" && (contact !== null || statuses.includes("CONFIRMED"))}
+      />
       <Tracking email={email} consent={of?.tracking_consent ?? null} />
       <PersonData email={email} />
     </>
@@ -271,7 +274,7 @@ function OptOuts({ email, isBack }: { email: string; isBack: boolean }) {
             </li>
           ))}
         </ul>
-        {isBack && <p className="good">They can be emailed again: they came back, or an admin allowed it.</p>}
+        {isBack && <p className="good">They can be emailed again.</p>}
       </section>
     )
   );

@@ -78,7 +78,7 @@ export function Sequences() {
           { name: "Audience", cell: ({ target }) => target ?? "deleted list or segment" },
           { name: "From", cell: ({ from_email }) => from_email },
           { name: "Steps", cell: ({ steps }) => steps, isNumber: true },
-          { name: "People", cell: ({ people: counts }) => (counts ? peopleIn(counts) : "10,000 or more") },
+          { name: "People", cell: ({ people: counts }) => (counts ? peopleIn(counts) : "1,000 or more") },
         ]}
         empty={
           q || status

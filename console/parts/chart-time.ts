@@ -11,10 +11,7 @@ export const FORMATS = {
 };
 const [CLOCK, OWN_DATE] = [new Intl.DateTimeFormat("en", TIME), new Intl.DateTimeFormat("en", DATE)];
 
-/**
- * The begin and end of an axis, in seconds: the time of the values; of one day, that is too short, the days around it until `now`.
- * Nothing is before the hour of a send.
- */
+/** The begin and end of an axis, in seconds. Hours: of the values. Days: at least two, which end at the last value or `now`. */
 export function rangeOf(
   seconds: readonly number[],
   unit: keyof typeof UNIT_S,

@@ -14,8 +14,8 @@ export interface ListedList {
   members: number;
   /** Of them, those who came in the last 30 days, less those who were members before and unsubscribed since; up to as many. */
   growth: number;
-  /** Those who left it, up to as many. */
-  unsubscribed: number;
+  /** Those who left it, up to as many; null unless the list is asked for by its id. */
+  unsubscribed: number | null;
 }
 
 export const MOST_COUNTED = 1_000_000;
@@ -40,7 +40,9 @@ export async function listLists(
   const ofList = sql`s.list_id = l.id and ${ofTenant(tenant, "s")}`;
   const { rows } = await sql<ListedList>`
     select l.id, l.name, l.description, l.optin, l.has_archive, ${isoInstant(sql`l.created_at`)} as created_at,
-      m.members, m.came - g.gone as growth, g.unsubscribed
+      m.members, m.came - g.gone as growth, case when ${id !== undefined} then (
+        select count(*)::int from (select from subscriptions s where ${ofList} and s.status = 'UNSUBSCRIBED' limit ${MOST_COUNTED}) c
+      ) end as unsubscribed
     from (
       select l.id, l.name, l.description, l.optin, l.has_archive, l.created_at from lists l
       where ${ofTenant(tenant, "l")} and strpos(lower(l.name), lower(${text}::text)) > 0
@@ -52,10 +54,9 @@ export async function listLists(
       select count(*)::int as members, count(*) filter (where c.confirmed_at >= ${since})::int as came
       from (select s.confirmed_at from subscriptions s where ${ofList} and s.status = 'CONFIRMED' limit ${MOST_COUNTED}) c
     ) m cross join lateral (
-      select count(*)::int as unsubscribed,
-        count(*) filter (where c.unsubscribed_at >= ${since} and c.confirmed_at < ${since})::int as gone
-      from (select s.unsubscribed_at, s.confirmed_at from subscriptions s
-        where ${ofList} and s.status = 'UNSUBSCRIBED' limit ${MOST_COUNTED}) c
+      select count(*)::int as gone from (
+        select from subscriptions s where ${ofList} and s.status = 'UNSUBSCRIBED' and s.updated_at >= ${since}
+          and s.unsubscribed_at >= ${since} and s.confirmed_at < ${since} limit ${MOST_COUNTED}) c
     ) g order by lower(l.name), l.id`.execute(kysely(em));
   return rows;
 }

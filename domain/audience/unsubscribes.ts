@@ -219,7 +219,8 @@ async function optOutOfLists(em: EntityManager, vault: Vault, mail: MailedRow): 
 }
 
 /**
- * For a person who asked the team to get no mail: opts a subscriber out of a list, and suppresses their address, as their own link does.
+ * For a person who asked the team to get no mail: opts a subscriber out of a list, and suppresses their address. No mail caused it, so
+ * it is in no history of unsubscribes.
  * @throws {ApiError} `not_found` for one who is not on the list
  */
 export async function unsubscribeMember(
@@ -229,13 +230,14 @@ export async function unsubscribeMember(
   subscriberId: string,
 ): Promise<void> {
   const isMember = sql`s.list_id = ${listId} and s.subscriber_id = ${subscriberId}`;
-  await optOut(em, tenant, isMember);
-  // Locked, so that the address does not change before it is suppressed.
+  // Locked first, as by other changes of a subscriber: the address stays the one that is suppressed.
   const { rows } = await sql<StoredAddress>`
     select p.email, p.email_spelling as "emailSpelling"
     from subscriptions s join subscribers p on p.id = s.subscriber_id and ${ofTenant(tenant, "p")}
     where ${ofTenant(tenant, "s")} and ${isMember} for key share of p`.execute(kysely(em));
-  await suppress(em, tenant, [shownAddress(orNotFound(rows[0]))], REASON);
+  const address = shownAddress(orNotFound(rows[0]));
+  await optOut(em, tenant, isMember);
+  await suppress(em, tenant, [address], REASON);
 }
 
 /** @param isNew a record of an earlier unsubscribe does not stand for this one */

@@ -34,8 +34,8 @@ export function stepsProgress(row: string, more: RawBuilder<unknown> = sql``): R
 
 /** People who wait are counted up to so many. */
 const MOST_COUNTED = 100_000;
-/** Of each sequence of a page: no index has the states. */
-const MOST_LISTED = 10_000;
+/** People counted of each sequence of a page; no index holds their states. */
+const MOST_LISTED = 1_000;
 
 interface SequenceFilter {
   /** Of all teams unless given. */
@@ -62,7 +62,7 @@ export interface ListedSequence {
   steps: number;
   /** People in no wave, counted for operators alone: each sequence may have 100,000 of them. */
   waiting: number | null;
-  /** By state; null of 10,000 and more, and for operators. */
+  /** By state; null of 1,000 and more, and for operators. */
   people: Partial<Record<EnrolmentState, number>> | null;
   next_due_at: string | null;
 }

@@ -693,6 +693,12 @@ describe("The console in a browser", function () {
       const saving = page.waitForEvent("download");
       await page.getByRole("button", { name: "Export these people" }).click();
       assert.match(readFileSync(await (await saving).path(), "utf8"), /^email,.*\r\nada@.*,unsubscribed,.*\r\n$/);
+      await page.getByRole("button", { name: "More actions: ada@example.com" }).click();
+      await page.getByRole("menuitem", { name: "Unsubscribe from all email" }).click();
+      await page.getByRole("dialog").getByRole("button", { name: "Unsubscribe from all email" }).click();
+      await page.getByRole("dialog").waitFor({ state: "detached" });
+      await page.goto(`${origin}/console/${team.id}/live/people/${ada}`);
+      await page.getByText("Gets no emails: unsubscribed from all emails").waitFor();
       await leave(grace, "From all email");
       await page.getByText("Gets no emails: unsubscribed from all emails").waitFor();
       assert.equal(await page.locator(".head .state").textContent(), "Unsubscribed");

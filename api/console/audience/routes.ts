@@ -175,7 +175,7 @@ const deleteFieldRoute = consoleMutation(
   async ({ ctx, input: { body } }) => ({ contacts: await deleteField(ctx.em, ctx.tenant, body.name) }),
 );
 
-/** Of all mail. */
+/** Opts a subscriber out of the list, and suppresses their address. */
 const unsubscribe = consoleMutation(
   { role: "EDITOR", input: z.strictObject({ params: membershipParams }) },
   async ({ ctx, input: { params } }) => {

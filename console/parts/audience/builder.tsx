@@ -103,11 +103,13 @@ export function canShow(condition: unknown, fields: readonly FieldDefinition[]):
   return controlOf(type, operator) !== "day" || isDay(inner["value"]);
 }
 
-/** Whether a value is missing that every count would be refused for. */
+/** Whether a value is missing without which the service refuses the conditions; an empty text may be compared with. */
 export function isUnfinished(condition: Condition): boolean {
+  // A member may write them as text.
+  if (typeof condition !== "object" || condition === null) return false;
   if (joinOf(condition)) return partsOf(condition).length === 0 || partsOf(condition).some(isUnfinished);
-  const { value, list } = negated(condition) ?? condition;
-  return value === "" || list === "" || (Array.isArray(value) && value.length === 0);
+  const { value, list, op } = negated(condition) ?? condition;
+  return (value === "" && op !== "eq" && op !== "ne") || list === "" || (Array.isArray(value) && value.length === 0);
 }
 
 interface EditProps<Value> {
@@ -441,7 +443,7 @@ export function ConditionWords({ verb, value: whole }: { verb: string; value: un
     const join = joinOf(condition);
     const parts = partsOf(condition);
     const inner = negated(condition) ?? condition;
-    const { field, value, list, status = "CONFIRMED", event, resource, within_days: days } = inner;
+    const { field, value, list, status = "CONFIRMED", event, resource, link, within_days: days } = inner;
     const isNot = inner === condition ? "false" : "true";
     if (join) {
       const words = listed(
@@ -457,7 +459,8 @@ export function ConditionWords({ verb, value: whole }: { verb: string; value: un
     if (event !== undefined) {
       const mail = resource === undefined ? "any email" : `“${mailings[String(resource)] ?? "another email"}”`;
       const time = days === undefined ? "" : ` in the last ${days} days`;
-      return `they ${isNot === "true" ? "never " : ""}${EVENTS[String(event)]} ${mail}${time}`;
+      const did = link === undefined ? EVENTS[String(event)] : "clicked one of the links in";
+      return `they ${isNot === "true" ? "never " : ""}${did} ${mail}${time}`;
     }
     const type = typeOf(field, fields) ?? "text";
     const operator = operatorOf(inner);

@@ -267,7 +267,7 @@ export function Warnings({ mail, at, title, links = [], place, onChecked, ...sho
           {isChecking && <p role="status">Checking…</p>}
           <ul aria-label={name}>
             {some.map(({ kind, message, url }) => (
-              <li key={message} className={UNFINISHED.test(kind) ? "wrong" : undefined}>
+              <li key={message} className={isUnfinished({ kind }) ? "wrong" : undefined}>
                 {message} <ShowIt kind={url ?? kind} {...{ message, ...shows }} />
                 {kind === "no_postal_address" && <Link to={`${base}/brand`}>Set it under Brand</Link>}
                 {kind === "condition_without_tracking" && <Link to={`${base}/settings`}>Settings</Link>}

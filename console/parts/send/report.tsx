@@ -105,7 +105,7 @@ const ofFirst = (recipients: number, most: number) => (recipients > most ? `, of
 function Hours({ id, recipients }: { id: string; recipients: number }) {
   const read = ({ app }: Client) => app.overview.hours.query({ body: { resource_id: id } });
   const { hours, max_recipients: most } = useData(["hours", id], read);
-  // The tiles say as much of one hour.
+  // Of one hour, the chart would repeat the totals above.
   if (hours.length < 2) return null;
   return (
     <Chart

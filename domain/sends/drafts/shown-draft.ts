@@ -155,9 +155,9 @@ async function warnOfGaps(em: EntityManager, draft: Draft, tags: readonly string
   });
 }
 
-/** Of a mail to contacts, whom no opt-out of a list keeps from it. */
+/** Counts the contacts of a campaign who have left each of their lists: an opt-out of a list keeps nobody from a campaign. */
 async function warnOfLeavers(em: EntityManager, draft: Draft): Promise<DraftWarning[]> {
-  if (draft.rules !== "campaign") return [];
+  if (draft.rules !== "campaign" || draft.isDrip) return [];
   const { rows } = await sql<{ count: number }>`
     with gone as materialized (
       select distinct u.subscriber_id as id from lists l
