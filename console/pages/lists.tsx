@@ -205,7 +205,16 @@ function Growth({ listId }: { listId: string }) {
   const figures = [
     ["Subscribers", membersText(list)],
     ["Last 30 days", SIGNED.format(list.growth)],
-    ["Unsubscribed", list.unsubscribed?.toLocaleString()],
+    [
+      "Unsubscribed",
+      list.unsubscribed ? (
+        <Link key="left" to="." search={{ status: "UNSUBSCRIBED" }}>
+          {list.unsubscribed.toLocaleString()}
+        </Link>
+      ) : (
+        list.unsubscribed
+      ),
+    ],
   ] as const;
   return (
     <>

@@ -187,7 +187,7 @@ function Count({ conditions, isReady }: { conditions: unknown; isReady: boolean 
         {query.data ? <strong>{contacts.toLocaleString()} contacts</strong> : "Counting…"}
         {contacts > sample.length && !isEstimate && `, ${sample.length} of them:`}
       </p>
-      <ul className="plain fields">
+      <ul className="plain cards">
         {sample.map((email) => (
           <li key={email}>
             <PersonLink email={email} />

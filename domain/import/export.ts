@@ -58,18 +58,18 @@ async function sourceOf(em: EntityManager, tenant: Tenant, exported: Exported): 
     tracking_answer_way: ofConsent(sql`lower(k.way)`),
     tracking_answer_words: ofConsent(sql`k.words`),
   };
+  const fields = await readFields(em, tenant);
+  const ofContact = (row: string) =>
+    Object.fromEntries(fields.map(({ name }) => [name, sql`${sql.ref(`${row}.fields`)} ->> ${name}::text`]));
+  const asIs = [
+    "tracking_consent",
+    "tracking_answer_at",
+    ...fields.filter(({ type }) => type !== "text").map(({ name }) => name),
+  ];
   if (exported === "contacts") {
-    const fields = await readFields(em, tenant);
     return {
-      columns: {
-        ...{ email: spelled("p"), ...names, ...consent },
-        ...Object.fromEntries(fields.map(({ name }) => [name, sql`p.fields ->> ${name}::text`])),
-      },
-      asIs: [
-        "tracking_consent",
-        "tracking_answer_at",
-        ...fields.filter(({ type }) => type !== "text").map(({ name }) => name),
-      ],
+      columns: { email: spelled("p"), ...names, ...consent, ...ofContact("p") },
+      asIs,
       from: sql`contacts p where ${ofTenant(tenant, "p")}`,
       id: sql`p.id`,
     };
@@ -78,14 +78,15 @@ async function sourceOf(em: EntityManager, tenant: Tenant, exported: Exported): 
   const { id } = await readList(em, exported.listId);
   return {
     columns: {
-      ...{ email: spelled("p"), ...names, ...consent },
+      ...{ email: spelled("p"), ...names, ...ofContact("c"), ...consent },
       ...{ status: IN_WORDS, unsubscribed_at: day("s.unsubscribed_at") },
       // The proof of a sign-up at a form.
       form_sign_up_at: day("s.form_at"),
       form_words: sql`select f.consent from form_texts f where ${ofTenant(tenant, "f")} and f.id = s.form_text_id`,
     },
-    asIs: ["tracking_consent", "tracking_answer_at", "status", "unsubscribed_at", "form_sign_up_at"],
+    asIs: [...asIs, "status", "unsubscribed_at", "form_sign_up_at"],
     from: sql`subscriptions s join subscribers p on p.id = s.subscriber_id and ${ofTenant(tenant, "p")}
+      left join contacts c on c.email = p.email and ${ofTenant(tenant, "c")}
       where ${ofTenant(tenant, "s")} and s.list_id = ${id} ${status ? sql`and s.status = ${status}` : sql``}`,
     id: sql`s.subscriber_id`,
   };

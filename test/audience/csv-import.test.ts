@@ -471,6 +471,10 @@ describe("CSV import", () => {
         ["a", "Ada", { city: "Bonn" }],
         ["b", null, { city: "Kiel", joined: "2026-01-31" }],
       ]);
+      const { csv: exported } = await exportPage(forTenant(team.em, tenant), tenant, { listId }, "");
+      assert.match(exported, /^email,first_name,last_name,city,joined,/);
+      assert.match(exported, /\r\na@x\.example,Ada,,Bonn,,/);
+      assert.match(exported, /\r\nb@x\.example,,,Kiel,2026-01-31,/);
       assert.equal((await load(csv, { listId })).fields, undefined, "all is stored");
       assert.equal((await load(csv.replace("City", "Town"), { listId })).unchanged, 3);
     });
