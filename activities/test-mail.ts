@@ -25,16 +25,9 @@ export async function sendTestMail(deps: ActivityDeps, pools: AccountPools, test
     .filter(({ suppressed }) => !suppressed)
     .map(({ id, email, name }, index) => {
       const [firstName = null, ...last] = name.split(" ");
+      const lastName = last.join(" ") || null;
       return {
-        ...{
-          memberId: id,
-          seq: index + 1,
-          email,
-          firstName,
-          lastName: last.join(" ") || null,
-          fields: null,
-          tracked: false,
-        },
+        ...{ memberId: id, seq: index + 1, email, firstName, lastName, fields: null, tracked: false },
         ...{ listId: targetIds[0] ?? null, stagedAt: elapsedMs(), wasDeferred: false },
       };
     });

@@ -230,7 +230,8 @@ export async function makeLoads(
               }),
             () => viewer(lane).app.audit.page.query({ query: {} }),
             () => viewer(lane).app.bin.page.query({ query: {} }),
-          ][(lane + n) % 7]?.() ?? Promise.resolve(),
+            () => viewer(lane).app.sequences.page.query({ query: {} }),
+          ][(lane + n) % 8]?.() ?? Promise.resolve(),
         ),
     },
     "exports of people": {
@@ -243,7 +244,11 @@ export async function makeLoads(
     exports: {
       lanes: 16,
       ask: (_, n) =>
-        refusalCodeOf(owner.app.imports.export.query({ query: { of: n % 2 ? "people" : "list", list_id: listId } })),
+        refusalCodeOf(
+          n % 3 === 2
+            ? owner.app.content.exportRecipients.query({ query: { type: "newsletter", id: newsletterId, after: "" } })
+            : owner.app.imports.export.query({ query: { of: n % 3 ? "people" : "list", list_id: listId } }),
+        ),
     },
     "uploads of images": {
       lanes: 16,

@@ -1,4 +1,3 @@
-import { sql } from "kysely";
 import { z } from "zod";
 import { SUBSCRIPTION_STATUSES } from "../../db/entities/audience.ts";
 import { BIN_DAYS } from "../../db/entities/bin.ts";
@@ -11,7 +10,7 @@ import {
   removeSubscriber,
   updateList,
 } from "../../domain/audience/lists.ts";
-import { optOut } from "../../domain/audience/opt-outs.ts";
+import { isOf, optOut } from "../../domain/audience/opt-outs.ts";
 import { defineList } from "../rest/list.ts";
 import { readRecord, readRowRecord } from "../rest/record.ts";
 import { deleteImpact, impact, ok, paragraphs, route, router, updateImpact } from "../rest/route.ts";
@@ -174,8 +173,7 @@ const updateMember = route("PATCH /lists/{listId}/subscribers/{subscriberId}", {
   .output(listSubscriber)
   .mutation(async ({ ctx, input }) => {
     const { listId, subscriberId } = input.params;
-    const isMember = sql`s.list_id = ${listId} and s.subscriber_id = ${subscriberId}`;
-    const isChanged = (await optOut(ctx.em, ctx.tenant, isMember)) > 0;
+    const isChanged = (await optOut(ctx.em, ctx.tenant, isOf(listId, subscriberId))) > 0;
     const row = subscriptionsOf(ctx.em, listId)
       .where(ofTenant(ctx.tenant, "subscriptions"))
       .where("subscriber_id", "=", subscriberId);

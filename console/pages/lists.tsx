@@ -207,12 +207,10 @@ function Growth({ listId }: { listId: string }) {
     ["Last 30 days", SIGNED.format(list.growth)],
     [
       "Unsubscribed",
-      list.unsubscribed ? (
+      list.unsubscribed && (
         <Link key="left" to="." search={{ status: "UNSUBSCRIBED" }}>
           {list.unsubscribed.toLocaleString()}
         </Link>
-      ) : (
-        list.unsubscribed
       ),
     ],
   ] as const;
@@ -305,6 +303,7 @@ export function SubscriptionActions(of: Record<"listId" | "subscriberId" | "stat
         />
         <Act
           title="Unsubscribe from all email"
+          kind="danger"
           note="The address gets no newsletters, campaigns or sequences. An admin can allow it again."
           act={(_, context) => app.audience.unsubscribe.mutate({ params }, { context })}
         />

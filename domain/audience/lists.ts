@@ -13,7 +13,7 @@ import { holdPlace } from "../teams/record-limit.ts";
 import { emit } from "../webhooks/emit.ts";
 import { binSubscriptions } from "./binned-subscriptions.ts";
 import { initialStatus, pending } from "./initial-status.ts";
-import { restoreOptOuts, subscriptionRows } from "./opt-outs.ts";
+import { isOf, restoreOptOuts, subscriptionRows } from "./opt-outs.ts";
 import { isUnsubscribe } from "./suppressions.ts";
 
 export interface ListFields {
@@ -255,7 +255,6 @@ export async function removeSubscriber(
   if (subscription.status === "UNSUBSCRIBED") {
     throw new ApiError("resource_state_invalid", "They opted out of this list; the opt-out is kept.");
   }
-  const row = sql`s.list_id = ${listId} and s.subscriber_id = ${subscriberId}`;
-  await emit(em, tenant, "subscription.removed", subscriptionRows(tenant, row));
+  await emit(em, tenant, "subscription.removed", subscriptionRows(tenant, isOf(listId, subscriberId)));
   await em.remove(subscription).flush();
 }

@@ -1,10 +1,14 @@
-import { type RawBuilder, sql } from "kysely";
+import { type RawBuilder, type SqlBool, sql } from "kysely";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { hashAddress } from "../erasure/erased-addresses.ts";
 import type { Vault } from "../secrets/crypto.ts";
 import { emit } from "../webhooks/emit.ts";
 import { subscriptionRecord } from "../webhooks/records.ts";
 import { pending } from "./initial-status.ts";
+
+/** SQL: a subscription `s` is that of a subscriber to a list. */
+export const isOf = (listId: string, subscriberId: string): RawBuilder<SqlBool> =>
+  sql`s.list_id = ${listId} and s.subscriber_id = ${subscriberId}`;
 
 /** Records of the tenant's subscriptions `s` that meet a condition, for their events. */
 export const subscriptionRows = (tenant: Tenant, condition: RawBuilder<unknown>) => ({

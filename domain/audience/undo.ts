@@ -5,7 +5,7 @@ import type { MailRef } from "../mail/links.ts";
 import type { Vault } from "../secrets/crypto.ts";
 import { emit } from "../webhooks/emit.ts";
 import { askOptedOut } from "./lists.ts";
-import { subscriptionRows } from "./opt-outs.ts";
+import { isOf, subscriptionRows } from "./opt-outs.ts";
 import { isUnsubscribe, liftUnsubscribed } from "./suppressions.ts";
 import {
   lockUnsubscribe,
@@ -72,7 +72,7 @@ async function liftOptOuts(em: EntityManager, vault: Vault, mail: MailedRow, tim
       await askOptedOut(em, mail, listId, [id]);
       continue;
     }
-    const row = sql`s.list_id = ${listId} and s.subscriber_id = ${id}`;
+    const row = isOf(listId, id);
     await sql`update subscriptions s set status = 'CONFIRMED', unsubscribed_at = null
       where ${ofTenant(mail, "s")} and ${row}`.execute(kysely(em));
     await emit(em, mail, "subscription.confirmed", subscriptionRows(mail, row));

@@ -12,7 +12,7 @@ import type { ResourceType } from "../sends/resource.ts";
 import { type LinkTeam, LOOK, type Look, SENDER } from "../teams/brand.ts";
 import { emit } from "../webhooks/emit.ts";
 import { unsubscribeRecord } from "../webhooks/records.ts";
-import { besideBin, insertOptOuts, keepOptOuts, optOut, restoreOptOuts } from "./opt-outs.ts";
+import { besideBin, insertOptOuts, isOf, keepOptOuts, optOut, restoreOptOuts } from "./opt-outs.ts";
 import { suppress } from "./suppressions.ts";
 
 const REASON = "UNSUBSCRIBED";
@@ -229,7 +229,7 @@ export async function unsubscribeMember(
   listId: string,
   subscriberId: string,
 ): Promise<void> {
-  const isMember = sql`s.list_id = ${listId} and s.subscriber_id = ${subscriberId}`;
+  const isMember = isOf(listId, subscriberId);
   // Locked first, as by other changes of a subscriber: the address stays the one that is suppressed.
   const { rows } = await sql<StoredAddress>`
     select p.email, p.email_spelling as "emailSpelling"

@@ -107,8 +107,8 @@ export async function exportRecipients(
   const place = { order: "asc", limit: PAGE_ROWS, after: Number(after) || undefined } as const;
   const { records, next } = await pageRecipients(em, tenant, resource, { ...chosen, ...place, withEngagement: true });
   const lines = await mapInSlices(records, SLICE_ROWS, (record) => {
-    const row = record.toJSON() as Record<string, unknown>;
-    row["unsubscribed"] = row["has_unsubscribed"];
+    const { has_unsubscribed: unsubscribed, ...facts } = record.toJSON() as Record<string, unknown>;
+    const row: Record<string, unknown> = { ...facts, unsubscribed };
     return csvLine(OF_RECIPIENT.map((name) => withoutFormula(String(row[name] ?? ""))));
   });
   const csv = (after === "" ? csvLine(OF_RECIPIENT) : "") + lines.join("");

@@ -695,8 +695,9 @@ describe("The console in a browser", function () {
       assert.match(readFileSync(await (await saving).path(), "utf8"), /^email,.*\r\nada@.*,unsubscribed,.*\r\n$/);
       await page.getByRole("button", { name: "More actions: ada@example.com" }).click();
       await page.getByRole("menuitem", { name: "Unsubscribe from all email" }).click();
-      await page.getByRole("dialog").getByRole("button", { name: "Unsubscribe from all email" }).click();
-      await page.getByRole("dialog").waitFor({ state: "detached" });
+      const dialog = page.getByRole("alertdialog");
+      await dialog.getByRole("button", { name: "Unsubscribe from all email" }).click();
+      await dialog.waitFor({ state: "detached" });
       await page.goto(`${origin}/console/${team.id}/live/people/${ada}`);
       await page.getByText("Gets no emails: unsubscribed from all emails").waitFor();
       await leave(grace, "From all email");
@@ -833,7 +834,7 @@ describe("The console in a browser", function () {
       await page.goBack();
       const shown = page.getByRole("link", { name: "Show them in People" });
       await shown.waitFor();
-      await page.getByLabel("Value").fill("nobody@example.com");
+      await page.getByLabel("Value").fill("unknown@example.com");
       await shown.waitFor({ state: "detached" });
       await page.getByLabel("Value").fill(email);
       await button("Save").click();

@@ -544,7 +544,7 @@ describe("The end of a send", () => {
     assert.deepEqual(await ledgerStates(sender), { SENT: 2, QUEUED: 1 });
   });
 
-  it("stays held for a restore of Postgres, whatever pauses it before or after, until an operator resumes it", async () => {
+  it("stays held for a restore of Postgres through every pause before and after it, until an operator resumes it", async () => {
     const { em, sendId } = await untaken(1);
     const { complaints, client, databaseRestored, workflowEnded } = PAUSE_REASONS;
     const reasonAfter = async (reason: string | null) => (await pauseSend(em(), sendId, reason)).state?.pauseReason;

@@ -70,6 +70,7 @@ export const sequencesRouter = router({
   page: consoleQuery(
     {
       role: "VIEWER",
+      isHeavy: true,
       input: z.strictObject({
         query: z.strictObject({
           q: z.string().max(200).optional(),

@@ -45,7 +45,7 @@ interface PreviewProps {
 export function Preview({ mail, version }: PreviewProps) {
   const { client, base, team, environment } = useWorkspace();
   const first = firstView();
-  const { [first]: any, ...views } = VIEWS;
+  const { [first]: own, ...views } = VIEWS;
   const [{ person, find, view = first, look }, set] = useFilters();
   const query = useQuery({
     queryKey: [base, "preview", mail, version, person],
@@ -78,7 +78,7 @@ export function Preview({ mail, version }: PreviewProps) {
     <section className="stack" aria-label="Preview">
       <Dock />
       <h2 className="hidden">Preview</h2>
-      <div className="filters">
+      <div className="filters short">
         <ChoiceFilter
           name="person"
           label="Preview as"
@@ -90,7 +90,7 @@ export function Preview({ mail, version }: PreviewProps) {
           }}
         />
         <SearchFilter name="find" label="Other people: address or name" placeholder="Other people" />
-        <ChoiceFilter name="view" label="View" any={any} choices={views} />
+        <ChoiceFilter name="view" label="View" any={own} choices={views} />
         <ChoiceFilter name="look" label="Look" any="Light" choices={LOOKS} />
       </div>
       <Notice>{find && found.data?.length === 0 && "No matches."}</Notice>

@@ -125,8 +125,7 @@ export async function checkDraft(
   const { result, draft, readProblems } = await fillDraft(em, tenant, resource, undefined, "examine");
   const warnings = [
     ...(draft.asksForHits && draft.tracking === "OFF" ? [WITHOUT_TRACKING] : []),
-    ...(await warnOfGaps(em, draft, result.bareTags)),
-    ...(await warnOfLeavers(em, draft)),
+    ...(await warnOfPeople(em, draft, result.bareTags)),
     ...(draft.emptyImages > 0 ? [emptyImages(draft.emptyImages)] : []),
     ...result.warnings.map(inWords),
   ];
@@ -139,41 +138,43 @@ const WITHOUT_TRACKING: DraftWarning = {
     "A condition uses opens or clicks of this sequence. They are not counted, so that each person counts as having done neither. Tracking is a setting of your team.",
 };
 
-/** Of each tag that prints nothing for some of the people who would be mailed. */
-async function warnOfGaps(em: EntityManager, draft: Draft, tags: readonly string[]): Promise<DraftWarning[]> {
-  if (tags.length === 0) return [];
+/** SQL: the addresses of subscribers who have left each of their lists. */
+const leavers = (tenant: Tenant) => sql`
+  with gone as materialized (
+    select distinct u.subscriber_id as id from lists l
+    join subscriptions u on u.list_id = l.id and u.status = 'UNSUBSCRIBED' and ${ofTenant(tenant, "u")}
+    where ${ofTenant(tenant, "l")}
+  )
+  -- Without their tenant, by whose index they would be read for each row.
+  select s.email from gone g join subscribers s on s.id = g.id
+  where not (select bool_or(b.status = 'CONFIRMED') from subscriptions b
+    where b.subscriber_id = g.id and ${ofTenant(tenant, "b")})`;
+
+/**
+ * Counts the people who would be mailed: those for whom a tag prints nothing, and of a campaign those who have left each of their lists,
+ * since an opt-out of a list does not stop a campaign.
+ */
+async function warnOfPeople(em: EntityManager, draft: Draft, tags: readonly string[]): Promise<DraftWarning[]> {
+  const isCampaign = draft.rules === "campaign" && !draft.isDrip;
+  if (tags.length === 0 && !isCampaign) return [];
   const printedBy = (tag: string) => (tag.startsWith("fields.") ? sql`fields ->> ${tag.slice(7)}` : sql.ref(tag));
   const gaps = tags.map((tag) => sql`count(*) filter (where coalesce(${printedBy(tag)}, '') = '')`);
-  const { rows } = await sql<{ people: number; gaps: number[] }>`
-    select count(*)::int as people, array[${sql.join(gaps)}]::int[] as gaps
+  // Without statistics, as after an import, Postgres would loop over the leavers for a condition: a filter hashes them.
+  const left = isCampaign ? sql`count(*) filter (where email in (select email from leavers))` : sql`0`;
+  const { rows } = await sql<{ people: number; gaps: number[]; left: number }>`
+    with leavers as materialized (${isCampaign ? leavers(draft) : sql`select`})
+    select count(*)::int as people, array[${sql.join(gaps)}]::int[] as gaps, (${left})::int as left
     from (${await planMembers(em, draft)}) members where permitted and not suppressed`.execute(kysely(em));
-  const [{ people, gaps: counts } = { people: 0, gaps: [] }] = rows;
-  return tags.flatMap((tag, i) => {
-    const count = counts[i] ?? 0;
-    const message = `${count} of ${people} people have no value for {{ ${tag} }}, and it has no fallback.`;
-    return count > 0 ? { kind: "no_fallback" as const, message } : [];
-  });
-}
-
-/** Counts the contacts of a campaign who have left each of their lists: an opt-out of a list keeps nobody from a campaign. */
-async function warnOfLeavers(em: EntityManager, draft: Draft): Promise<DraftWarning[]> {
-  if (draft.rules !== "campaign" || draft.isDrip) return [];
-  const { rows } = await sql<{ count: number }>`
-    with gone as materialized (
-      select distinct u.subscriber_id as id from lists l
-      join subscriptions u on u.list_id = l.id and u.status = 'UNSUBSCRIBED' and ${ofTenant(draft, "u")}
-      where ${ofTenant(draft, "l")}
-    ), leavers as materialized (
-      -- Without their tenant, by whose index they would be read for each row.
-      select s.email from gone g join subscribers s on s.id = g.id
-      where not (select bool_or(b.status = 'CONFIRMED') from subscriptions b
-        where b.subscriber_id = g.id and ${ofTenant(draft, "b")}))
-    -- Without statistics, as after an import, Postgres would loop over the leavers for a condition: a filter hashes them.
-    select (count(*) filter (where email in (select email from leavers)))::int as count
-    from (${await planMembers(em, draft)}) members where permitted and not suppressed`.execute(kysely(em));
-  const count = rows[0]?.count ?? 0;
-  const message = `${count} of these contacts ${count === 1 ? "has" : "have"} unsubscribed from every list they were on.`;
-  return count > 0 ? [{ kind: "unsubscribed", message }] : [];
+  const { people, gaps: counts, left: gone } = rows[0] ?? { people: 0, gaps: [], left: 0 };
+  const message = `${gone} of these contacts ${gone === 1 ? "has" : "have"} unsubscribed from every list they were on.`;
+  return [
+    ...tags.flatMap((tag, i) => {
+      const count = counts[i] ?? 0;
+      const message = `${count} of ${people} people have no value for {{ ${tag} }}, and it has no fallback.`;
+      return count > 0 ? { kind: "no_fallback" as const, message } : [];
+    }),
+    ...(gone > 0 ? [{ kind: "unsubscribed" as const, message }] : []),
+  ];
 }
 
 const times = (count: number, one: string) => (count === 1 ? `One ${one}` : `${count} ${one}s`);
