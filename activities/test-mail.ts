@@ -14,10 +14,10 @@ export async function sendTestMail(deps: ActivityDeps, pools: AccountPools, test
   const outcomes = new Map<string, MailOutcome>();
   const ended = (reason: string) =>
     test.memberIds.map((memberId) => outcomeOf(memberId, outcomes.get(memberId), reason));
-  const { accounts, targetIds } = await readDraft(em, test, test.resource, { lock: false });
+  const { accounts, targetIds, tracking } = await readDraft(em, test, test.resource, { lock: false });
   const [account] = accounts;
   if (!account) return ended("account_gone");
-  const lane = { ...test, sendId: test.testId, accountId: account.id, tracking: "OFF" as const };
+  const lane = { ...test, sendId: test.testId, accountId: account.id, tracking };
   const content = await readContent(em, lane);
   const fill = await composeMails(deps, lane, { ...content, subject: `[Test] ${content.subject}` });
   const members = await readTestRecipients(em, test, test.memberIds);

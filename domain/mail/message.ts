@@ -128,7 +128,7 @@ export interface ShownMessage {
 }
 
 /** The parts of a mail that its writer and its team write. */
-export type WrittenContent = Pick<MessageContent, "subject" | "html" | "footer" | "isPublic">;
+export type WrittenContent = Pick<MessageContent, "subject" | "html" | "footer" | "isPublic" | "tracking">;
 
 /** The parts that `composeMessage` encodes, for one recipient. @throws {TemplateError} */
 export function showMessage(content: WrittenContent, person: MergeValues): ShownMessage {

@@ -8,7 +8,7 @@ import { engage } from "../analytics/ledger.ts";
 import { mailed } from "../reports/mails.ts";
 import { clientAs, consoleClient, consoleFetch, refusalCodeOf, signIn } from "../support/console.ts";
 import { makeMember, makeTeam, unique } from "../support/factories.ts";
-import { addSubscribers, caughtMails, makeCampaignSender, makeSender } from "../support/sending.ts";
+import { addSubscribers, caughtMails, makeCampaignSender, makeSender, readMail } from "../support/sending.ts";
 import { makeSequence } from "../support/sequences.ts";
 
 const BODY = `<p>Hello {{ first_name }} of {{ list_name }}</p><script>alert(1)</script>
@@ -34,6 +34,11 @@ describe("The console's editor", () => {
     assert.match(first.data.text, /^Hello Ada of /);
     assert.match(first.data.preheader, /^Hello Ada of /);
     assert.equal(first.data.from?.address, sender.fromEmail);
+    const choice = "Choose whether opens and clicks are counted [https://tracking.invalid/]";
+    assert.ok(!first.data.text.includes(choice));
+    await client.app.content.change.mutate({ body: { ...query, tracking: true } });
+    const counted = await client.app.content.preview.query({ query });
+    assert.ok(counted.data.text.includes(choice), counted.data.text);
     const other = { query: { ...query, person: "nobody@example.com" } };
     assert.equal(await refusalCodeOf(client.app.content.preview.query(other)), "not_found");
 
@@ -229,12 +234,16 @@ describe("The console's editor", () => {
       const body = { type: "newsletter" as const, id: newsletterId, member_ids: members.map(({ id }) => id) };
       return client.app.content.sendTest.mutate({ body }, { context: { idempotencyKey: key } });
     };
+    await client.app.content.change.mutate({ body: { type: "newsletter", id: newsletterId, tracking: true } });
     const key = unique("key");
     const { data } = await send([ada], key);
     assert.deepEqual(data, [{ member_id: ada.id, outcome: "sent", reason: "accepted" }]);
     assert.deepEqual((await send([ada], key)).data, data);
     const [mail, ...others] = await caughtMails(sender);
     assert.deepEqual([mail?.subject, others.length], ["[Test] Hello Ada", 0]);
+    const { html = "" } = await readMail(mail?.id ?? 0);
+    assert.match(html, /Choose whether opens and clicks are counted/);
+    assert.doesNotMatch(html, /<img/);
 
     await sender.client.post("/suppressions", { emails: [bob.email] });
     assert.equal(await refusalCodeOf(send([ada, bob])), "resource_state_invalid");

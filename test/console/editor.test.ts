@@ -782,7 +782,7 @@ describe("The editor of a draft", function () {
     const steps = [
       step("a", { skip_if, time_of_day: "09:30" }),
       step("b", { stop_if: group, skip_if: { not: { all: [added] } } }),
-      step("c", { stop_if: { any: [field("created_at", "within_days", 7), field("last_name", "exists", false)] } }),
+      step("c", { stop_if: { any: [field("created_at", "within_days", 1), field("last_name", "exists", false)] } }),
     ];
     const id = await makeSequence(sender, { steps, isStarted: false });
     await inPage({}, async (page) => {
@@ -792,7 +792,7 @@ describe("The editor of a draft", function () {
         "Skipped if they opened “June news” in the last 9 days",
         "Leaves if first name is one of Ada or Bob or Cy or 1 more and (“Readers” does not have the person as subscribed or date added is before 3 days ago) and address status is not bounced and 1 more",
         "Skipped if its conditions hold",
-        "Leaves if date added is within the last 7 days or last name is not known",
+        "Leaves if date added is within the last day or last name is not known",
       ]) {
         await page.getByRole("cell").getByText(words, { exact: true }).waitFor();
       }

@@ -430,6 +430,8 @@ function EventPart({ value, onChange }: EditProps<Condition>) {
   );
 }
 
+const daysText = (days: unknown) => (days === 1 ? "day" : `${days} days`);
+
 /** At most three of the texts. */
 const listed = (texts: readonly string[], word: string) =>
   [...texts.slice(0, 3), ...(texts.length > 3 ? [`${texts.length - 3} more`] : [])].join(` ${word} `);
@@ -458,7 +460,7 @@ export function ConditionWords({ verb, value: whole }: { verb: string; value: un
     }
     if (event !== undefined) {
       const mail = resource === undefined ? "any email" : `“${mailings[String(resource)] ?? "another email"}”`;
-      const time = days === undefined ? "" : ` in the last ${days} days`;
+      const time = days === undefined ? "" : ` in the last ${daysText(days)}`;
       const did = link === undefined ? EVENTS[String(event)] : "clicked one of the links in";
       return `they ${isNot === "true" ? "never " : ""}${did} ${mail}${time}`;
     }
@@ -468,7 +470,7 @@ export function ConditionWords({ verb, value: whole }: { verb: string; value: un
     const words = `${name ?? String(field).replace("fields.", "")} ${OPERATORS[type][operator]}`;
     const control = controlOf(type, operator);
     if (control === "none") return words;
-    if (control === "days") return words.replace("days", `${value} days`);
+    if (control === "days") return words.replace("days", daysText(value));
     if (isDistance(value)) return `${words} ${Math.abs(value.days_from_today)} ${DAY_KINDS[dayKindOf(value)]}`;
     if (control === "status") return `${words} ${EMAIL_STATUSES[value as keyof typeof EMAIL_STATUSES]?.[0]}`;
     if (control === "boolean") return `${words} ${value ? "yes" : "no"}`;

@@ -76,7 +76,9 @@ async function fillDraft<Task extends "show" | "examine">(
     throw new ApiError("not_found", "No person of this team has that address.", { param: "person" });
   }
   const to = person ?? samplePerson(draft, sample === "nameless");
-  const content = { subject: draft.subject ?? "", html: draft.body ?? "", footer: draft.footer };
+  // For its link in the footer.
+  const tracking = draft.tracking === "OFF" ? undefined : { ownUrl: LINKS.trackingUrl };
+  const content = { subject: draft.subject ?? "", html: draft.body ?? "", footer: draft.footer, tracking };
   const values = mergeValuesOf({ ...to, fields: to.fields ?? undefined, ...LINKS });
   const result = await readInThread(tenant.teamId, () => showInThread(tenant.teamId, task, content, values));
   const readProblems = async (): Promise<DraftProblem[]> =>
