@@ -44,7 +44,7 @@ export const sendDueInvites = (deps: Deps): Promise<number> =>
       to: email,
       subject: "You have been added to a team on Mailkeel",
       text: [
-        `You were added to the team "${plainName(teamName, "a sender")}" with the role ${role}.`,
+        `You were added to the team "${plainName(teamName, "a sender")}" as ${role === "VIEWER" ? "a" : "an"} ${role.toLowerCase()}.`,
         `Sign in with this address, ${email}: ${consoleUrl(deps.env.PUBLIC_URL)}`,
         "If you did not expect this email, you can ignore it.",
       ].join("\n\n"),

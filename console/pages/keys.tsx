@@ -122,6 +122,7 @@ export function Page() {
                       short="Rotate"
                       note="You get a new key with the same permissions. Put it into your program while the old one still works."
                       inputs={[["grace", "How long the old key still works", { choices: GRACE }]]}
+                      values={{ grace: 24 }}
                       act={async ({ grace }) => {
                         const body = { key_id: id, grace_hours: Number(grace) };
                         secret.show((await rotateKey.mutate({ body })).data.secret);

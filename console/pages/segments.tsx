@@ -187,6 +187,10 @@ function Count({ conditions, isReady }: { conditions: unknown; isReady: boolean 
         {query.data ? <strong>{contacts.toLocaleString()} contacts</strong> : "Counting…"}
         {contacts > sample.length && !isEstimate && `, ${sample.length} of them:`}
       </p>
+      <p className="muted">
+        Subscribers who are not contacts are left out.
+        {query.data && contacts === 0 && " Texts are compared with their capital letters: “berlin” is not “Berlin”."}
+      </p>
       <ul className="plain cards">
         {sample.map((email) => (
           <li key={email}>

@@ -179,7 +179,8 @@ export function Webhook() {
               title="Send a test event"
               submit="Send event"
               note="An example event is sent once, with a header that marks it as a test. You then see the response."
-              inputs={[["type", "Event", { choices: textsOf(endpoint.events) }]]}
+              inputs={[["type", "Event", { choices: textsOf(endpoint.events), required: true }]]}
+              values={{ type: endpoint.events[0] }}
               act={async ({ type }) => {
                 const { data } = await calls.test.mutate({ params, body: { type: type as never } });
                 setFilters({ delivery: data.id });

@@ -1,5 +1,14 @@
 import { useMutation } from "@tanstack/react-query";
-import { createContext, type InputHTMLAttributes, type ReactNode, use, useEffect, useId, useRef } from "react";
+import {
+  createContext,
+  type InputHTMLAttributes,
+  type ReactNode,
+  use,
+  useEffect,
+  useId,
+  useRef,
+  useState,
+} from "react";
 import { type CallContext, HttpRefusal, Kept, problemOf, refusalOf } from "../api.ts";
 import { readSchemas } from "../check.ts";
 import { Combobox, type ComboboxProps } from "./combobox.tsx";
@@ -188,13 +197,16 @@ export interface FieldProps extends Omit<ComboboxProps<string>, "choices"> {
 /** A label, its input, a hint and the refusal. */
 export function Field({ label, hint, problem: given, choices, rows, suggestions, onChange, ...more }: FieldProps) {
   const id = useId();
-  const problem = given ?? problemOf(use(RefusedBy), more.name);
+  const refusal = use(RefusedBy);
+  // It is no longer about a value that was changed since.
+  const [answered, setAnswered] = useState<unknown>();
+  const problem = given ?? (answered === refusal ? undefined : problemOf(refusal, more.name));
   const describedBy = hint || problem ? `${id}-text` : undefined;
   const own = { id, "aria-describedby": describedBy, "aria-invalid": problem ? true : undefined, ...more };
   const change = onChange && (({ target }: { target: { value: string } }) => onChange(target.value));
   const native = { ...own, onChange: change } as InputHTMLAttributes<never>;
   return (
-    <div className="field">
+    <div className="field" onInput={problem ? () => setAnswered(refusal) : undefined}>
       <label htmlFor={id}>{label}</label>
       {choices ? (
         <Select {...own} onChange={onChange} choices={choices} />

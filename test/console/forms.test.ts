@@ -126,6 +126,7 @@ describe("The console's forms", function () {
       await page.getByText("Please fill out this field.").waitFor();
       assert.deepEqual(asked, []);
       await page.getByLabel("Name", { exact: true }).fill("Readers");
+      await page.getByText("Please fill out this field.").waitFor({ state: "detached" });
       await page.getByLabel("Note for the team").fill("");
       await button(page, "Create list").click();
       await page.getByText("List created").waitFor();

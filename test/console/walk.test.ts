@@ -512,8 +512,10 @@ describe("The console in a browser", function () {
       const saved = page.waitForEvent("download");
       await page.getByRole("button", { name: "Export as CSV" }).click();
       assert.equal((await saved).suggestedFilename(), "clicked.csv");
+      await page.getByText(`Clicks on ${url}`).waitFor();
+      await page.getByRole("button", { name: "Show clicks on all links" }).click();
       await report(em, ledger, [3], ["bounce:hard"], started);
-      await page.reload();
+      await page.getByRole("button", { name: "Bounced: 1" }).waitFor();
       await page.getByRole("cell", { name: "example.com", exact: true }).waitFor();
 
       const name = `\u202e${"x".repeat(199)}`;

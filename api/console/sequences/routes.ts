@@ -45,7 +45,7 @@ const ofSequenceWith = <S extends z.ZodType>(body: S) => z.strictObject({ params
 const presentStatus = ({ campaignId, status, reason }: Sequence) => ({ id: campaignId, status, status_reason: reason });
 
 const PROBLEMS: Readonly<Record<string, string>> = {
-  [PAUSE_REASONS.client]: "A member paused it.",
+  [PAUSE_REASONS.client]: "Your team paused it.",
   [PAUSE_REASONS.databaseRestored]: "The service was restored from a backup. An operator will resume it.",
   [PAUSE_REASONS.workflowEnded]: "The service stopped it after an internal failure. An operator will resume it.",
   [PAUSE_REASONS.claimFailed]:

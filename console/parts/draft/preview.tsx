@@ -89,11 +89,14 @@ export function Preview({ mail, version }: PreviewProps) {
             ...Object.fromEntries(others),
           }}
         />
-        <SearchFilter name="find" label="Other people: address or name" placeholder="Other people" />
+        <SearchFilter name="find" label="Other people: address or name" placeholder="Find someone, then Enter" />
         <ChoiceFilter name="view" label="View" any={own} choices={views} />
         <ChoiceFilter name="look" label="Look" any="Light" choices={LOOKS} />
       </div>
-      <Notice>{find && found.data?.length === 0 && "No matches."}</Notice>
+      <Notice>
+        {find && found.data?.length === 0 && "No matches."}
+        {find && others.length > 1 && `${others.length} people found: choose one under “Preview as”.`}
+      </Notice>
       <Problem error={found.error} />
       {query.isPending && <Loading />}
       <Problem error={query.error} />

@@ -18,6 +18,12 @@ export const isOpen = ({ status }: { status: string }): boolean =>
 /** Recipients without an outcome: after a cancel they are settled within seconds. */
 export const waitingIn = ({ queued, sending, deferred }: Send["recipients"]): number => queued + sending + deferred;
 
+/** Of a send that has ended: those whose cancellation is not settled yet count as cancelled. */
+export const settled = ({ queued, deferred, cancelled, ...others }: Send["recipients"]): Send["recipients"] => ({
+  ...others,
+  ...{ queued: 0, deferred: 0, cancelled: cancelled + queued + deferred },
+});
+
 const LIVE_MS = 2_000;
 const IDLE_MS = 30_000;
 

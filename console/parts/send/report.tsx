@@ -1,5 +1,6 @@
+import { useQueryClient } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
-import { useState } from "react";
+import { useEffect, useRef, useState } from "react";
 import type { Client, DataOf } from "../../api.ts";
 import { useData, useRole, useWorkspace } from "../../session.tsx";
 import { AddressList } from "../audience/address-list.tsx";
@@ -12,12 +13,15 @@ import { ChoiceFilter, choiceOf, useFilters } from "../filters.tsx";
 import { choicesOf, DAY_MS, Part, State, When } from "../page.tsx";
 import { List, skipEmpty, Table } from "../table.tsx";
 import { Look } from "../templates.tsx";
-import { type Kind, type Send, useCalls } from "./calls.ts";
+import { type Kind, type Send, settled, useCalls } from "./calls.ts";
 import { Rates, useEarlier } from "./figures.tsx";
 import { MailFacts, type MailProps, OUTCOMES, Outcomes } from "./live-send.tsx";
 import { partOf, people, percent, reasonText } from "./words.ts";
 
 const MOST_DAYS = 365;
+/** Most people open and click within this time: its figures grow while they are looked at. */
+const FRESH_MS = 7 * DAY_MS;
+const POLL_MS = 10_000;
 const dateText = (at: string) => new Date(at).toLocaleDateString(undefined, { dateStyle: "medium" });
 const dateOf = (instant: number) => new Date(instant).toISOString().slice(0, 10);
 
@@ -26,11 +30,21 @@ export function Report({ kind, send, draft }: { kind: Kind; send: Send; draft: D
   const { resource_id: id, recipients, started_at: startedAt } = send;
   const { base } = useWorkspace();
   const show = useShowPeople();
-  const { totals, rates } = useData(["analytics", id], ({ api }) => {
-    const begin = Date.parse(startedAt ?? draft.created_at);
+  const queries = useQueryClient();
+  const begin = Date.parse(startedAt ?? draft.created_at);
+  const read = ({ api }: Client) => {
     const [from, to] = [dateOf(begin), dateOf(Math.min(Date.now(), begin + MOST_DAYS * DAY_MS))];
     return api.analytics.overview.query({ query: { resource_id: id, from, to } });
-  });
+  };
+  const poll = () => Date.now() - begin < FRESH_MS && POLL_MS;
+  const { totals, rates } = useData(["analytics", id], read, { poll });
+  const began = useRef(totals);
+  useEffect(() => {
+    if (began.current === totals) return;
+    for (const part of ["hours", "links", "domains", "recipients"]) {
+      void queries.invalidateQueries({ queryKey: [base, part, id] });
+    }
+  }, [totals, queries, base, id]);
   const { sends, last, rates: before } = useEarlier(id);
   const label = sends > 1 ? `Last ${sends} sends` : "Last send";
   const ended = STATES[send.status as keyof typeof STATES]?.[0] ?? "Ended";
@@ -57,7 +71,7 @@ export function Report({ kind, send, draft }: { kind: Kind; send: Send; draft: D
       {recipients.sent < recipients.total && (
         <>
           <h3>Delivery status</h3>
-          <Outcomes recipients={recipients} />
+          <Outcomes recipients={settled(recipients)} />
         </>
       )}
       <SentMail
@@ -125,10 +139,10 @@ const RECIPIENTS = "recipients";
 type ClickedLink = DataOf<ReturnType<typeof useCalls>["calls"]["links"]["query"]>[number];
 
 /** @returns leads to the people of an activity */
-function useShowPeople(): (of: { activity: string; link?: string }) => void {
+function useShowPeople(): (of: { activity: string; link?: string; url?: string }) => void {
   const [, filter] = useFilters();
-  return ({ activity, link }) => {
-    filter({ activity, link, outcome: undefined, q: undefined });
+  return ({ activity, link, url }) => {
+    filter({ activity, link, url, outcome: undefined, q: undefined });
     document.getElementById(RECIPIENTS)?.scrollIntoView();
   };
 }
@@ -151,7 +165,11 @@ function Links({ kind, id, clicks: all }: { kind: Kind; id: string; clicks: numb
         {
           name: "People",
           cell: (link) => (
-            <button type="button" className="plain" onClick={() => show({ activity: "clicked", link: link.id })}>
+            <button
+              type="button"
+              className="plain"
+              onClick={() => show({ activity: "clicked", link: link.id, url: link.url })}
+            >
               {people(link.clickers)}
             </button>
           ),
@@ -270,9 +288,14 @@ function Recipients({ kind, id }: { kind: Kind; id: string }) {
         <ChoiceFilter name="outcome" label="Delivery status" any="All" choices={choicesOf(OUTCOMES)} />
         <ChoiceFilter name="activity" label="Activity" any="All" choices={ACTIVITIES} />
         {link && (
-          <button type="button" onClick={() => filter({ link: undefined })}>
-            Show clicks on all links
-          </button>
+          <>
+            <p>
+              Clicks on <code>{filters["url"]}</code>
+            </p>
+            <button type="button" onClick={() => filter({ link: undefined, url: undefined })}>
+              Show clicks on all links
+            </button>
+          </>
         )}
       </AddressList>
       {kind === "campaign" && mayWrite && activity && SEGMENTED.includes(activity) && (

@@ -22,7 +22,7 @@ export function pauseText(reason: string | null): string {
     case null:
       return "An operator of the service paused it and has to resume it: ask them why.";
     case "paused_by_client":
-      return "A team member or a program with a key paused it. Resume it when you are ready.";
+      return "Your team paused it, here or through the API. Resume it when you are ready.";
     case "complaint_rate_exceeded":
       return "Too many people marked the team's emails as spam. Find out which list they came from, and stop emailing people who did not ask for it. An operator of the service then resumes the send.";
     case "database_restored":
