@@ -187,10 +187,7 @@ function Count({ conditions, isReady }: { conditions: unknown; isReady: boolean 
         {query.data ? <strong>{contacts.toLocaleString()} contacts</strong> : "Counting…"}
         {contacts > sample.length && !isEstimate && `, ${sample.length} of them:`}
       </p>
-      <p className="muted">
-        Subscribers who are not contacts are left out.
-        {query.data && contacts === 0 && " Texts are compared with their capital letters: “berlin” is not “Berlin”."}
-      </p>
+      <p className="muted">Subscribers who are not contacts are left out.</p>
       <ul className="plain cards">
         {sample.map((email) => (
           <li key={email}>

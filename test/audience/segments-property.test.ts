@@ -89,16 +89,21 @@ function fieldHolds({ field, op, value }: Json, person: StoredPerson, world: Wor
   }
   const given = typeof value === "object" ? dayFromToday(world, value.days_from_today) : value;
   if (op === "contains" || op === "starts_with") {
-    const part = name === "email" ? given.toLowerCase().normalize("NFC") : given;
-    return op === "contains" ? actual.includes(part) : actual.startsWith(part);
+    const part = name === "email" ? given.toLowerCase().normalize("NFC") : lower(given);
+    return op === "contains" ? lower(actual).includes(part) : lower(actual).startsWith(part);
   }
   if (isInstant) {
     return given.includes("T")
       ? compare(op, Date.parse(actual), Date.parse(given))
       : compare(op, dayOfInstant(actual), given);
   }
-  return compare(op, actual, name === "email" ? (normaliseAddress(given) ?? given.trim().toLowerCase()) : given);
+  if (name === "email") return compare(op, actual, normaliseAddress(given) ?? given.trim().toLowerCase());
+  return name === "email_status" ? compare(op, actual, given) : compare(op, lower(actual), lower(given));
 }
+
+/** One character for each, as Postgres does it. */
+const lower = (value: Json): Json =>
+  typeof value === "string" ? Array.from(value, (char) => Array.from(char.toLowerCase())[0]).join("") : value;
 
 function compare(op: string, left: Json, right: Json): boolean {
   if (op === "eq") return left === right;

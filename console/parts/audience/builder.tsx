@@ -313,7 +313,6 @@ function ValueInput({ control, isNumber, value, onChange }: ValueProps) {
       aria-label={control === "days" ? "Days" : "Value"}
       type={isText ? "text" : "number"}
       step="any"
-      placeholder={isText ? "with its capital letters" : undefined}
       value={String(value)}
       onChange={({ target }) => onChange(isText || target.value === "" ? target.value : Number(target.value))}
     />

@@ -48,8 +48,8 @@ const orderOf = (operand: Operand): Operators =>
     (operator) => (column, value, compilation) => sql`${column} ${ORDER[operator]} ${operand(value, compilation)}`,
   );
 
-function search(spelling: (text: string) => string): Operators {
-  const partOf = (value: Place): string => {
+function search(spelling: (text: string) => unknown): Operators {
+  const partOf = (value: Place) => {
     const text = value.text();
     if (text === "") throw value.problem("must not be empty");
     return spelling(text);
@@ -97,9 +97,15 @@ const instantTest =
     return sql`${column} ${sign} ${startOfDay(teamId, day, after)}`;
   };
 
+const lower = (text: unknown) => sql`lower(${text}::text)`;
+const ofLower = (operators: Operators): Operators =>
+  Object.fromEntries(
+    Object.entries(operators).map(([name, test]) => [name, (column, ...given) => test(lower(column), ...given)]),
+  );
+
+/** Without regard to capitals, as people write a city. */
 const TEXT: Operators = {
-  ...equalityOf((value) => sql`${value.text()}`),
-  ...search((text) => text),
+  ...ofLower({ ...equalityOf((value) => lower(value.text())), ...search(lower) }),
   ...EXISTS,
 };
 const EMAIL: Operators = {
