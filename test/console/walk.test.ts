@@ -243,7 +243,7 @@ describe("The console in a browser", function () {
       const top = async (of: Locator) => (await of.boundingBox())?.y ?? Number.NaN;
       assert.ok((await top(suggestions)) < (await top(button("Confirm the send"))));
       assert.equal(await page.getByRole("list", { name: "Checks" }).count(), 0, "what is met is folded");
-      await page.getByText("13 of 13 checks passed").waitFor();
+      await page.getByText("13 of 13 requirements met").waitFor();
       await button("Confirm the send").click();
       await dialog.getByText(/^2 people will get it\. Start: Tomorrow, .* at 09:00, Berlin/).waitFor();
       await dialog.getByRole("definition").getByText(fromEmail).waitFor();
@@ -264,6 +264,18 @@ describe("The console in a browser", function () {
       assert.equal(status, "SCHEDULED");
       assert.match(send_at, /T1[45]:30:00\.000Z$/);
       await page.getByRole("link", { name: "Issue one" }).click();
+      await button("Edit a copy").click();
+      await button("Cancel the send and edit a copy").click();
+      await page.getByRole("heading", { name: "Copy of Issue one", level: 1 }).waitFor();
+      assert.equal((await client.get(`/newsletters/${newsletterId}`)).body.data.status, "CANCELLED");
+      await button("Set a time").click();
+      await button("Save time").click();
+      await page.getByText(/^Tomorrow, .* at 09:00, Berlin/).waitFor();
+      await button("Check the send").click();
+      await button("Confirm the send").click();
+      await dialog.getByText("not counted").waitFor();
+      await page.getByLabel("Number of recipients").fill("2");
+      await button("Schedule the send").click();
       await button("Cancel the send").click();
       await button("Keep the send").waitFor();
       const alert = page.getByRole("alertdialog");
@@ -510,7 +522,7 @@ describe("The console in a browser", function () {
       const place = await page.getByRole("region", { name: "Recipients", exact: true }).boundingBox();
       assert.ok(place && place.y >= 0 && place.y < 800, `the people are in view, at ${place?.y}`);
       const saved = page.waitForEvent("download");
-      await page.getByRole("button", { name: "Export as CSV" }).click();
+      await page.getByRole("button", { name: "Export as CSV: clicked" }).click();
       assert.equal((await saved).suggestedFilename(), "clicked.csv");
       await page.getByText(`Clicks on ${url}`).waitFor();
       await page.getByRole("button", { name: "Show clicks on all links" }).click();

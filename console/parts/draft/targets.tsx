@@ -10,6 +10,15 @@ import { type Draft, IN_TURN, useAccounts, useContent, useSettings, useSizedTarg
 
 const DAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
 const OF_TEAM = { OFF: "off", ALL: "for everyone who has not said no", AGREED: "for people who agreed" };
+/** Of which people opens and clicks are counted. @param tracking of the draft, which may leave it to its team */
+export function trackingText({ tracking, team_tracking: team }: Tracked): string {
+  const mode = tracking === false ? "OFF" : tracking && team === "OFF" ? "ALL" : team;
+  return mode === "OFF" ? "not counted" : `counted ${OF_TEAM[mode]}`;
+}
+interface Tracked {
+  tracking?: boolean | null;
+  team_tracking: keyof typeof OF_TEAM;
+}
 const TRACKING: Record<string, boolean | null> = { team: null, on: true, off: false };
 
 interface Of {

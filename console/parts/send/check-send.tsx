@@ -8,6 +8,7 @@ import { weakPlaces } from "../draft/blocks/text.ts";
 import { contentOf } from "../draft/content.ts";
 import { type Draft, IN_TURN, type Mail, useContent, useSettings } from "../draft/drafts.ts";
 import { OldBrand } from "../draft/editor.tsx";
+import { trackingText } from "../draft/targets.tsx";
 import { Field } from "../form.tsx";
 import { Facts, Problem, When } from "../page.tsx";
 import { type GateReport, type Kind, useCalls } from "./calls.ts";
@@ -40,7 +41,8 @@ export function CheckSend({ kind, draft, onShow, isAsked, onBegin }: CheckProps)
   const [outdated, setOutdated] = useState<string>();
   const maySend = useRole("ADMIN");
   const mail: Mail = { type: kind, id };
-  const { send_zone } = useSettings(kind, id);
+  const settings = useSettings(kind, id);
+  const { send_zone } = settings;
   const startOf = useStartText();
   const isSaving = useIsMutating({ mutationKey: [base, "save"] }) > 0;
   const check = useMutation({
@@ -127,7 +129,7 @@ export function CheckSend({ kind, draft, onShow, isAsked, onBegin }: CheckProps)
       )}
       <Problem error={check.error} />
       {report && draft.is_of_old_brand && <NewBrand kind={kind} draft={draft} />}
-      {report && <GateList mail={mail} report={report} unfinished={unfinished} />}
+      {report && <GateList mail={mail} report={report} />}
       {report && <Warnings mail={mail} at={check.submittedAt} draft={draft} onShow={onShow} links={doubtful} />}
       {report && <Links of={links} />}
       {report && <Numbers mail={mail} report={report} preview={preview} />}
@@ -141,7 +143,7 @@ export function CheckSend({ kind, draft, onShow, isAsked, onBegin }: CheckProps)
           onOpen={() => setTyped(false)}
           act={confirm}
         >
-          <MailFacts kind={kind} draft={draft} />
+          <MailFacts kind={kind} draft={draft} facts={[["Opens and clicks", trackingText(settings)]]} />
           <Warnings mail={mail} at={check.submittedAt} links={doubtful} />
           <TypedNumber count={preview.recipients.eligible} label="Number of recipients" onTyped={setTyped} />
         </Act>
@@ -416,11 +418,9 @@ const LOOKS = {
 interface GateListProps {
   mail: Mail;
   report: GateReport;
-  /** Weaknesses that have to be fixed before the send, beside the gates. */
-  unfinished: number;
 }
 
-function GateList({ mail: { type, id }, report, unfinished }: GateListProps) {
+function GateList({ mail: { type, id }, report }: GateListProps) {
   const { base, environment } = useWorkspace();
   const isAdmin = useRole("ADMIN");
   const words = wordsOf(type, useSettings(type, id).segment_id !== null, report);
@@ -429,7 +429,7 @@ function GateList({ mail: { type, id }, report, unfinished }: GateListProps) {
   return (
     <details open={met < report.gates.length}>
       <summary>
-        {met} of {report.gates.length + unfinished} checks passed
+        {met} of {report.gates.length} requirements met
       </summary>
       <ul className="steps" aria-label="Checks">
         {gates.map(({ gate, is_met, detail, message }) => {

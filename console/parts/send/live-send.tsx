@@ -1,5 +1,7 @@
 import { useMutation } from "@tanstack/react-query";
-import { useRole } from "../../session.tsx";
+import { useNavigate } from "@tanstack/react-router";
+import { useRole, useWorkspace } from "../../session.tsx";
+import { Act } from "../act.tsx";
 import { plainSubject } from "../draft/content.ts";
 import { type Draft, useAccounts, useSettings, useTargets } from "../draft/drafts.ts";
 import { Copy, Facts, type FactsProps, Problem, type States } from "../page.tsx";
@@ -89,6 +91,8 @@ export function Outcomes({ recipients }: { recipients: Counts }) {
 /** Pauses, resumes and cancels a send that has not ended. */
 export function Commands({ kind, send }: { kind: Kind; send: Send }) {
   const { calls, params } = useCalls(kind, send.resource_id);
+  const { client, base } = useWorkspace();
+  const navigate = useNavigate();
   const name = send.status === "PAUSED" ? "resume" : "pause";
   const command = useMutation({
     mutationFn: (): Promise<unknown> =>
@@ -117,6 +121,19 @@ export function Commands({ kind, send }: { kind: Kind; send: Send }) {
           {name === "resume" ? "Resume" : "Pause"}
         </button>
         {move}
+        {send.started_at === null && (
+          <Act
+            title="Edit a copy"
+            submit="Cancel the send and edit a copy"
+            note="No one gets this email. A copy opens as a draft without a time: change it, check it, and confirm its send."
+            act={async (_, context) => {
+              await calls.commands.cancel.mutate({ params }, { context });
+              const body = { type: kind, id: send.resource_id };
+              const { data } = await client.app.content.duplicate.mutate({ body });
+              await navigate({ to: `${base}/${kind}s/${data.id}` });
+            }}
+          />
+        )}
         <Remove title="Cancel the send" act={(options) => calls.commands.cancel.mutate({ params }, options)}>
           {people(open)} will no longer get the email, and their credits are returned.{" "}
           {send.recipients.sent > 0 && `${people(send.recipients.sent)} already got it. `}A cancelled send cannot be

@@ -240,7 +240,8 @@ export function SaveRecipients({ kind, id }: { kind: Kind; id: string }) {
   if (choiceOf(OUTCOMES, outcome)) return null;
   const query = { type: kind, id, activity, link: activity === "clicked" ? link : undefined };
   const read = (after: string) => content.exportRecipients.query({ query: { ...query, after } });
-  return <SaveCsv name={`${activity ?? "recipients"}.csv`} read={read} />;
+  const text = activity && `Export as CSV: ${ACTIVITIES[activity].toLowerCase()}`;
+  return <SaveCsv name={`${activity ?? "recipients"}.csv`} text={text} read={read} />;
 }
 
 /** The recipients by outcome and activity, which stand in the URL. */
