@@ -47,7 +47,7 @@ export function Page() {
   const of = contact ?? subscriber;
   const statuses = subscriber?.subscriptions.map(({ status }) => status) ?? [];
   const hasLeft = statuses.includes("UNSUBSCRIBED") && !statuses.includes("CONFIRMED");
-  const state = hasLeft ? (contact ? "campaigns" : "UNSUBSCRIBED") : "mailed";
+  const state = !of ? "absent" : hasLeft ? (contact ? "campaigns" : "UNSUBSCRIBED") : "mailed";
   const stopped = suppression?.reason === "UNSUBSCRIBED" ? "UNSUBSCRIBED" : "suppressed";
   return (
     <>
@@ -86,7 +86,7 @@ export function Page() {
       <Sequences email={email} />
       <OptOuts
         email={email}
-        isBack={!suppression && state === "mailed" && (contact !== null || statuses.includes("CONFIRMED"))}
+        isBack={!suppression && state === "mailed" && (contact !== undefined || statuses.includes("CONFIRMED"))}
       />
       <Tracking email={email} consent={of?.tracking_consent ?? null} />
       <PersonData email={email} />
@@ -97,6 +97,7 @@ export function Page() {
 const MAIL = {
   mailed: ["can be emailed", "good"],
   campaigns: ["campaigns only", "warn"],
+  absent: ["not in your audience", "muted"],
   suppressed: ["suppressed", "wrong"],
   UNSUBSCRIBED: SUBSCRIPTION_STATUSES.UNSUBSCRIBED,
 } as const;

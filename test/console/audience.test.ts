@@ -324,6 +324,8 @@ describe("The audience in the console", () => {
     assert.ok(waiting?.due_at);
     assert.deepEqual([waiting.sequence_id, waiting.name, waiting.state, waiting.step], [id, "Welcome", "ACTIVE", 1]);
     await client.api.subscribers.remove.mutate({ params: { subscriberId: person.id } });
+    const [gone] = await read(client);
+    assert.deepEqual([gone?.state, gone?.reason, gone?.step, gone?.due_at], ["LEFT", "subscriber_deleted", 1, null]);
     await sql`update sequence_enrolments set state = 'LEFT', reason = 'bounced', due_at = null where campaign_id = ${id}`.execute(
       kysely(sender.em),
     );

@@ -746,6 +746,27 @@ describe("The console in a browser", function () {
     });
   });
 
+  it("shows an erased person as one who is not in the audience, and in no sequence any more, without a reload", async () => {
+    const { origin } = await stack();
+    const sender = await makeSender({ recipients: 0 });
+    const sequence = await makeSequence(sender);
+    const email = uniqueEmail();
+    await addPerson(sender, email);
+    await untilEnrolled(sender, sequence, (enrolled) => enrolled.length === 1);
+    await inPage({}, async (page) => {
+      await enter(page, sender.owner.id);
+      await page.goto(`${origin}/console/${sender.team.id}/live/people/${email}`);
+      await page.getByRole("row", { name: /^Welcome Waiting for step 1/ }).waitFor();
+      assert.equal(await page.locator(".head .state").textContent(), "Can be emailed");
+      await page.getByRole("button", { name: "Erase this person" }).click();
+      await page.getByLabel(`Type ${email} to confirm`).fill(email);
+      await page.getByRole("alertdialog").getByRole("button", { name: "Erase this person" }).click();
+      await page.getByText(/^Erased on/).waitFor();
+      await page.locator(".head .state", { hasText: "Not in your audience" }).waitFor();
+      await page.getByRole("row", { name: /^Welcome Left before step 1: subscriber deleted/ }).waitFor();
+    });
+  });
+
   it("counts anew what an import would change once its people are said to have agreed already", async () => {
     const { origin } = await stack();
     const { owner, team } = await makeTeam();

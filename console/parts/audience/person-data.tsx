@@ -1,4 +1,5 @@
-import { useMutation } from "@tanstack/react-query";
+import { useMutation, useQueryClient } from "@tanstack/react-query";
+import { useEffect, useRef } from "react";
 import type { Client, DataOf } from "../../api.ts";
 import { useData, useRole, useWorkspace } from "../../session.tsx";
 import { Act } from "../act.tsx";
@@ -11,12 +12,20 @@ const POLL_MS = 2_000;
 
 /** The exports and erasures of a person, and what an ADMIN may ask for. */
 export function PersonData({ email }: { email: string }) {
-  const { client, environment } = useWorkspace();
+  const { client, environment, base } = useWorkspace();
   const { people } = client.app;
+  const queries = useQueryClient();
   const isAdmin = useRole("ADMIN");
   const { erased, requests } = useData(["person requests", email], () => people.requests.query({ query: { email } }), {
     poll: (found) => found.requests.some(({ state }) => state === "RUNNING") && POLL_MS,
   });
+  const isErasing = requests.some(({ kind, state }) => kind === "ERASURE" && state === "RUNNING");
+  const wasErasing = useRef(isErasing);
+  // What the page around it shows is gone.
+  useEffect(() => {
+    if (wasErasing.current && !isErasing) void queries.invalidateQueries({ queryKey: [base] });
+    wasErasing.current = isErasing;
+  }, [isErasing, queries, base]);
   if (!erased && !isAdmin) return null;
   return (
     <section className="stack" aria-label="Personal data">
