@@ -1,6 +1,6 @@
 import { Link, useParams } from "@tanstack/react-router";
-import type { Client, DataOf } from "../api.ts";
 import { Act } from "../parts/act.tsx";
+import { EnrolmentState } from "../parts/audience/enrolment.tsx";
 import {
   AddToList,
   type Contact,
@@ -211,20 +211,6 @@ function Subscriptions({ subscriber: { id, subscriptions } }: { subscriber: Subs
       />
       {mayWrite && others.length > 0 && <AddToList ids={[id]} lists={others} />}
     </section>
-  );
-}
-
-type Enrolment = DataOf<Client["app"]["audience"]["enrolments"]["query"]>[number];
-
-function EnrolmentState({ state, step, due_at: at, reason }: Enrolment) {
-  if (state === "COMPLETED") return "Finished";
-  if (state === "PRESENT") return "Did not enter: joined before the start";
-  if (state === "LEFT") return `Left${step ? ` before step ${step}` : ""}: ${reasonText(reason ?? "unknown")}`;
-  if (!at) return `Step ${step} is being sent`;
-  return (
-    <>
-      Waiting for step {step} until <When at={at} />
-    </>
   );
 }
 

@@ -10,6 +10,8 @@ import {
   isUnfinished,
   partsOf,
 } from "../parts/audience/builder.tsx";
+import { EnrolmentState } from "../parts/audience/enrolment.tsx";
+import { nameOf, PersonLink } from "../parts/audience/people.tsx";
 import { RESTORABLE, useUndo } from "../parts/bin.tsx";
 import { blocksText, EMPTY } from "../parts/draft/blocks/text.ts";
 import { type Content, isHtml, type Place, plainSubject, type Written } from "../parts/draft/content.ts";
@@ -19,13 +21,13 @@ import { Dock, Preview } from "../parts/draft/preview.tsx";
 import { TestMail } from "../parts/draft/test-mail.tsx";
 import { Versions } from "../parts/draft/versions.tsx";
 import { Duplicate } from "../parts/duplicate.tsx";
-import { ChoiceFilter, SearchFilter, useFilters } from "../parts/filters.tsx";
+import { ChoiceFilter, choiceOf, SearchFilter, useFilters } from "../parts/filters.tsx";
 import { Field, Inputs, Refused } from "../parts/form.tsx";
 import { More } from "../parts/more.tsx";
 import { choicesOf, Facts, PageHead, Part, State, When } from "../parts/page.tsx";
 import { TypedNumber, Warnings } from "../parts/send/check-send.tsx";
 import { people } from "../parts/send/words.ts";
-import { List, Table } from "../parts/table.tsx";
+import { List, skipEmpty, Table } from "../parts/table.tsx";
 import { useData, useRole, useWorkspace } from "../session.tsx";
 
 const { DRAFT, ACTIVE, PAUSED, STOPPED } = STATES;
@@ -115,10 +117,20 @@ const START = "Its emails count towards those that you may send in a day.";
 const LIMITS = { same: "Of the member who started it", own: "Mine" };
 const WERE_DUE = { choices: { mail: "Get their email", skip: "Skip this step" } };
 
-const peopleIn = (counts: Partial<Record<string, number>>) =>
-  Object.entries(PEOPLE)
-    .flatMap(([state, text]) => (counts[state] ? [`${counts[state].toLocaleString()} ${text}`] : []))
+type Counts = Partial<Record<string, number>>;
+const countsOf = (counts: Counts) =>
+  Object.entries(PEOPLE).flatMap(([state, text]) =>
+    counts[state] ? [[state, `${counts[state].toLocaleString()} ${text}`] as const] : [],
+  );
+const peopleIn = (counts: Counts) =>
+  countsOf(counts)
+    .map(([, text]) => text)
     .join(", ") || "none yet";
+
+/** The place of the list of people, to which figures lead. */
+const LISTED = "people";
+/** States in which a person is, or was, before a step. */
+const AT_STEP = { waiting: "ACTIVE", left: "LEFT" } as const;
 
 /** One sequence: its steps, and the people at each. */
 export function OneSequence() {
@@ -146,6 +158,10 @@ export function OneSequence() {
     return `Emailed now: ${data.due - data.spread}; within the hour: ${data.spread}; skipped: ${data.skipped}.`;
   };
   const close = (options?: { ignoreBlocker: boolean }) => setFilters({ step: undefined, after: undefined }, options);
+  const show = (state: string, step?: string) => {
+    setFilters({ people: state, at: step });
+    document.getElementById(LISTED)?.scrollIntoView();
+  };
   const write = (before?: string) => setFilters({ step: newStepId(), after: before });
   return (
     <>
@@ -234,7 +250,20 @@ export function OneSequence() {
             </Link>,
           ],
           ["From", sequence.from_name ? `${sequence.from_name}, ${sequence.from_email}` : sequence.from_email],
-          ["People", peopleIn(sequence.people)],
+          [
+            "People",
+            countsOf(sequence.people).length > 0 ? (
+              <span key="people" className="actions">
+                {countsOf(sequence.people).map(([state, text]) => (
+                  <button key={state} type="button" className="plain" onClick={() => show(state)}>
+                    {text}
+                  </button>
+                ))}
+              </span>
+            ) : (
+              "none yet"
+            ),
+          ],
           ["Next email", sequence.next_due_at && <When at={sequence.next_due_at} />],
           ["Emailed today", isRunning && sequence.mailed_today.toLocaleString()],
         ]}
@@ -284,10 +313,16 @@ export function OneSequence() {
           ...(["waiting", "sent", "opened", "clicked", "left"] as const).map((name) => ({
             name: capitalized(name),
             // Some were counted before tracking was turned off.
-            cell: (step: (typeof steps)[number]) =>
-              isUntracked && /opened|clicked/.test(name) && !Number(step[name])
-                ? "–"
-                : Number(step[name]).toLocaleString(),
+            cell: (step: (typeof steps)[number]) => {
+              const count = Number(step[name]);
+              if (isUntracked && /opened|clicked/.test(name) && !count) return "–";
+              if (count === 0 || !(name === "waiting" || name === "left")) return count;
+              return (
+                <button type="button" className="plain" onClick={() => show(AT_STEP[name], step.id)}>
+                  {people(count)}
+                </button>
+              );
+            },
             isNumber: true,
           })),
         ]}
@@ -304,6 +339,45 @@ export function OneSequence() {
           <OpenStep sequence={sequence} stepId={open} after={after} mayEdit={mayEdit} onClose={close} onNew={write} />
         </Part>
       )}
+      {status !== "DRAFT" && <Enrolled sequence={sequence} />}
+    </>
+  );
+}
+
+type Enrolled = DataOf<Sequences["people"]["query"]>["people"][number];
+
+/** The people who are or were in the sequence, by state and step, which stand in the URL. */
+function Enrolled({ sequence: { id, steps } }: { sequence: Sequence }) {
+  const { client, base } = useWorkspace();
+  const [{ people: given, at }] = useFilters();
+  const state = choiceOf(PEOPLE, given);
+  const step = steps.find((each) => each.id === at)?.id;
+  const numbered = steps.map((each, place) => [each.id, `${place + 1}. ${plainSubject(each.subject)}`]);
+  return (
+    <>
+      <h2 id={LISTED}>People</h2>
+      <div className="filters">
+        <ChoiceFilter name="people" label="State" any="All" choices={PEOPLE} />
+        <ChoiceFilter name="at" label="Step" any="All" choices={Object.fromEntries(numbered)} />
+      </div>
+      <List<Enrolled>
+        caption="People"
+        queryKey={[base, "sequences", id, "people", state, step]}
+        read={skipEmpty(async (after) => {
+          const query = { state, step_id: step, after };
+          const { data } = await client.app.sequences.people.query({ params: { sequenceId: id }, query });
+          return { data: data.people, meta: { next_cursor: data.next } };
+        })}
+        first={10}
+        keyOf={(person) => person.id}
+        columns={[
+          { name: "Address", cell: ({ email }) => (email ? <PersonLink email={email} /> : "deleted person") },
+          { name: "Name", cell: nameOf },
+          { name: "State", cell: (person) => <EnrolmentState {...person} /> },
+          { name: "Entered", cell: (person) => person.state !== "PRESENT" && <When at={person.entered_at} isAgo /> },
+        ]}
+        empty={state || step ? "No people match these filters." : "No people are in this sequence yet."}
+      />
     </>
   );
 }

@@ -155,6 +155,7 @@ export const SAMPLES: Record<string, Sample> = {
   "people.file": ({ personRequest }) => ({ params: { requestId: personRequest }, query: { as: "json" } }),
   "sequences.show": ofSequence,
   "sequences.countMembers": ofSequence,
+  "sequences.people": ({ sequence }) => ({ params: { sequenceId: sequence }, query: {} }),
   "sequences.create": ({ list }) => ({
     body: { name: "Welcome", list_id: list, from_email: `ada@${unique("news")}.example` },
   }),

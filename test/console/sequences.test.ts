@@ -2,12 +2,12 @@ import assert from "node:assert/strict";
 import { sql } from "kysely";
 import { forTenant, kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
-import { resumeSequence, startSequence } from "../../domain/sequences/sequences.ts";
+import { resumeSequence, startSequence, stopSequence } from "../../domain/sequences/sequences.ts";
 import { pauseSequence } from "../../domain/sequences/state.ts";
 import { clientAs, type consoleClient, refusalCodeOf } from "../support/console.ts";
-import { tenantOf } from "../support/factories.ts";
+import { tenantOf, uniqueEmail } from "../support/factories.ts";
 import { makeSender, type Sender, untilBlocked } from "../support/sending.ts";
-import { enrolmentsOf, makeSequence, step, untilEnrolled } from "../support/sequences.ts";
+import { addPerson, enrolmentsOf, makeSequence, step, untilEnrolled } from "../support/sequences.ts";
 
 type Client = Awaited<ReturnType<typeof consoleClient>>;
 const code = refusalCodeOf;
@@ -139,6 +139,48 @@ describe("Sequences in the console", () => {
     assert.deepEqual(await list({ q: "Birthday", status: "ACTIVE" }), []);
     assert.equal(await code(create(viewer, "No")), "role_insufficient");
     assert.equal(await code(create(editor, " ")), "validation_failed");
+  });
+
+  it("show a VIEWER who is in them, by state and step, page by page, and deleted people without an address", async () => {
+    const own = await makeSender({ recipients: 0 });
+    const client = await clientAs(own, "VIEWER");
+    const sequenceId = await makeSequence(own, { steps: [step("a"), step("b")] });
+    const params = { sequenceId };
+    type Query = Parameters<typeof client.app.sequences.people.query>[0]["query"];
+    const read = async (query: Query) => (await client.app.sequences.people.query({ params, query })).data;
+    const [waiting, last] = [uniqueEmail(), uniqueEmail()];
+    await addPerson(own, waiting);
+    const [gone, passed] = [await addPerson(own), await addPerson(own, last)];
+    await untilEnrolled(own, sequenceId, (people) => people.length === 3);
+    await (await clientAs(own, "EDITOR")).api.subscribers.remove.mutate({ params: { subscriberId: gone.id } });
+    await sql`update sequence_enrolments set step_id = 'b', passed_step_id = 'a'
+      where campaign_id = ${sequenceId} and member_id = ${passed.id}`.execute(kysely(own.em));
+    const shown = async (query: Query) =>
+      (await read(query)).people.map(({ email, state, reason, step: at, due_at }) => [
+        ...[email, state, reason, at, due_at !== null],
+      ]);
+    const [waits, hasGone, passedWaits] = [
+      [waiting, "ACTIVE", null, 1, true],
+      [null, "LEFT", "subscriber_deleted", 1, false],
+      [last, "ACTIVE", null, 2, true],
+    ];
+    assert.deepEqual(await shown({}), [passedWaits, hasGone, waits]);
+    assert.deepEqual(await shown({ state: "ACTIVE", step_id: "a" }), [hasGone, waits]);
+    assert.deepEqual(await shown({ step_id: "b" }), [passedWaits]);
+    assert.deepEqual(await read({ state: "COMPLETED" }), { people: [], next: null });
+
+    // More than one page walks; their ids stand before the others, and the row of a new address is no person.
+    await sql`insert into sequence_enrolments (campaign_id, address_hash, member_id, state)
+      select ${sequenceId}, 'hash ' || n, 'a' || lpad(n::text, 5, '0'), case when n % 100 = 0 then 'LEFT' else 'COMPLETED' end
+      from generate_series(1, 10000) n union all select ${sequenceId}, 'z', 'z', 'LEFT'`.execute(kysely(own.em));
+    const left = await read({ state: "LEFT" });
+    assert.deepEqual([left.people.length, left.people[0]?.id, left.next], [50, "a10000", "a05100"]);
+    const others = await read({ state: "LEFT", after: left.next ?? "" });
+    assert.deepEqual([others.people.length, others.people[49]?.id, others.next], [50, "a00100", null]);
+    assert.deepEqual(await read({ state: "PRESENT" }), { people: [], next: "a00004" });
+    assert.deepEqual(await read({ state: "PRESENT", after: "a00004" }), { people: [], next: null });
+    await stopSequence(own.em, sequenceId);
+    assert.deepEqual((await shown({ step_id: "b" }))[0], [last, "LEFT", "stopped", 2, false]);
   });
 
   it("are renamed and deleted by an EDITOR", async () => {

@@ -752,7 +752,9 @@ describe("The console in a browser", function () {
     const sequence = await makeSequence(sender);
     const email = uniqueEmail();
     await addPerson(sender, email);
-    await untilEnrolled(sender, sequence, (enrolled) => enrolled.length === 1);
+    const other = uniqueEmail();
+    await addPerson(sender, other);
+    await untilEnrolled(sender, sequence, (enrolled) => enrolled.length === 2);
     await inPage({}, async (page) => {
       await enter(page, sender.owner.id);
       await page.goto(`${origin}/console/${sender.team.id}/live/people/${email}`);
@@ -764,6 +766,16 @@ describe("The console in a browser", function () {
       await page.getByText(/^Erased on/).waitFor();
       await page.locator(".head .state", { hasText: "Not in your audience" }).waitFor();
       await page.getByRole("row", { name: /^Welcome Left before step 1: subscriber deleted/ }).waitFor();
+
+      await page.getByRole("link", { name: "Welcome", exact: true }).click();
+      await page.getByRole("button", { name: "2 people", exact: true }).click();
+      await page.waitForURL(/people=ACTIVE&at=a$/);
+      const enrolled = page.getByRole("region", { name: "People", exact: true });
+      await enrolled.getByRole("row", { name: /^deleted person Left before step 1: subscriber deleted/ }).waitFor();
+      await enrolled.getByRole("row", { name: `${other} Ada Waiting for step 1 until` }).waitFor();
+      await assertAccessible(page, "the people of a sequence");
+      await page.getByRole("combobox", { name: "Step", exact: true }).selectOption({ label: "2. Hello from b" });
+      await page.getByText("No people match these filters.").waitFor();
     });
   });
 

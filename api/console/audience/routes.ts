@@ -22,7 +22,7 @@ import { setConsents } from "../../../domain/audience/tracking-consents.ts";
 import { unsubscribeMember } from "../../../domain/audience/unsubscribes.ts";
 import { refuseErased } from "../../../domain/erasure/erased-addresses.ts";
 import { archiveUrl } from "../../../domain/sends/web-pages.ts";
-import { readEnrolments } from "../../../domain/sequences/enrolments-of-person.ts";
+import { readEnrolments } from "../../../domain/sequences/shown-enrolments.ts";
 import { byName } from "../../../lib/natural-order.ts";
 import { address } from "../../fields.ts";
 import { membershipParams } from "../../lists/schema.ts";

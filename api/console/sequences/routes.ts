@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { Subscription } from "../../../db/entities/audience.ts";
 import { CAMPAIGN_STATUSES } from "../../../db/entities/send.ts";
+import { ENROLMENT_STATES } from "../../../db/entities/sequence.ts";
 import { limitStatements, PATIENT_MS } from "../../../db/statements.ts";
 import { transaction } from "../../../db/transaction.ts";
 import { requireRole } from "../../../domain/access/access.ts";
@@ -27,6 +28,7 @@ import {
   startSequence,
   stopSequence,
 } from "../../../domain/sequences/sequences.ts";
+import { pageEnrolled } from "../../../domain/sequences/shown-enrolments.ts";
 import { pauseSequence, readSequence, type Sequence } from "../../../domain/sequences/state.ts";
 import { readStep, saveStep, stepId } from "../../../domain/sequences/steps.ts";
 import { brandOf } from "../../../domain/teams/brand.ts";
@@ -116,6 +118,26 @@ export const sequencesRouter = router({
       steps_updated_at: shown.stepsUpdatedAt,
     };
   }),
+
+  /** A page of the people who are or were in a sequence. */
+  people: consoleQuery(
+    {
+      role: "VIEWER",
+      isHeavy: true,
+      input: z.strictObject({
+        params,
+        query: z.strictObject({
+          state: z.enum(ENROLMENT_STATES).optional(),
+          step_id: stepId.optional(),
+          after: idParam.optional(),
+        }),
+      }),
+    },
+    ({ ctx, input: { params, query } }) => {
+      const { step_id: stepId, ...filter } = query;
+      return pageEnrolled(ctx.em, ctx.tenant, params.sequenceId, { stepId, ...filter });
+    },
+  ),
 
   /** Those who would enter a sequence at its start with its members. */
   countMembers: consoleQuery({ role: "EDITOR", input: ofSequence, isHeavy: true }, async ({ ctx, input }) => {
