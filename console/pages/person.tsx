@@ -290,6 +290,7 @@ function Mails({ email }: { email: string }) {
           const { data } = await client.app.audience.history.query({ query: { email, before } });
           return { data: data.mails, meta: { next_cursor: data.next } };
         }}
+        first={50}
         keyOf={({ send_id }) => send_id}
         columns={[
           {

@@ -358,5 +358,16 @@ describe("The audience in the console", () => {
     assert.equal(data.next, null);
     const older = await viewer.app.audience.history.query({ query: { email, before: first.sendId } });
     assert.deepEqual(older.data, { mails: [], next: null });
+
+    const later = await mailed(team, [email]);
+    const sends = async () =>
+      (await viewer.app.audience.history.query({ query: { email } })).data.mails.map(({ send_id }) => send_id);
+    assert.deepEqual(await sends(), [later.sendId, first.sendId]);
+    await sql`update send_recipients set updated_at = now() where send_id = ${first.sendId}`.execute(kysely(team.em));
+    assert.deepEqual(
+      await sends(),
+      [first.sendId, later.sendId],
+      "by when the mail was sent, not by the start of its send",
+    );
   });
 });
