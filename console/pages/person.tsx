@@ -1,4 +1,5 @@
 import { Link, useParams } from "@tanstack/react-router";
+import type { Client, DataOf } from "../api.ts";
 import { Act } from "../parts/act.tsx";
 import { EnrolmentState } from "../parts/audience/enrolment.tsx";
 import {
@@ -81,7 +82,7 @@ export function Page() {
           ...(contact ? fields.map(({ name }) => [name, shown(contact.fields[name])] as const) : []),
         ]}
       />
-      {subscriber && <Subscriptions subscriber={subscriber} />}
+      {subscriber && <Subscriptions subscriber={subscriber} email={email} />}
       <Mails email={email} />
       <Sequences email={email} />
       <OptOuts
@@ -173,10 +174,47 @@ function Kind({ kind, email, person }: { kind: PersonKind; email: string; person
 const shown = (value: Contact["fields"][string] | undefined) =>
   typeof value === "boolean" ? (value ? "yes" : "no") : String(value ?? "–");
 
-function Subscriptions({ subscriber: { id, subscriptions } }: { subscriber: Subscriber }) {
+type Proof = DataOf<Client["app"]["audience"]["subscriptionProofs"]["query"]>[number];
+
+/** How and when a person agreed to the emails of a list. */
+function Agreed({ proof }: { proof: Proof | undefined }) {
+  const {
+    confirmed_at,
+    confirmation_sent_at: asked_at,
+    signed_up_at_a_form_at: form_at,
+    words_of_the_form,
+  } = proof ?? {};
+  if (!form_at && !asked_at) return confirmed_at && "Not recorded: added by your team";
+  const steps = [
+    ["Signed up on a form", form_at],
+    ["Asked by email", asked_at],
+    ["Confirmed", confirmed_at],
+  ] as const;
+  return (
+    <div>
+      {steps.map(
+        ([text, at]) =>
+          at && (
+            <div key={text}>
+              {text}: <When at={at} isAgo />
+            </div>
+          ),
+      )}
+      {words_of_the_form && (
+        <details>
+          <summary>The words of the form</summary>
+          <blockquote>{words_of_the_form}</blockquote>
+        </details>
+      )}
+    </div>
+  );
+}
+
+function Subscriptions({ subscriber: { id, subscriptions }, email }: { subscriber: Subscriber; email: string }) {
   const { base } = useWorkspace();
   const mayWrite = useRole("EDITOR");
   const lists = useLists();
+  const proofs = useData(["proofs", email], ({ app }) => app.audience.subscriptionProofs.query({ query: { email } }));
   const listOf = (listId: string) =>
     lists.find((list) => list.id === listId) ?? { name: "a list that was deleted", optin: "SINGLE" };
   const joined = subscriptions.map(({ list_id }) => list_id);
@@ -200,6 +238,10 @@ function Subscriptions({ subscriber: { id, subscriptions } }: { subscriber: Subs
             cell: ({ confirmed_at, unsubscribed_at, created_at }) => (
               <When at={unsubscribed_at ?? confirmed_at ?? created_at} isAgo />
             ),
+          },
+          {
+            name: "Consent",
+            cell: ({ list_id }) => <Agreed proof={proofs.find((proof) => proof.list_id === list_id)} />,
           },
           {
             name: "Actions",

@@ -1,6 +1,7 @@
 import { type RawBuilder, sql } from "kysely";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { readMailHistory } from "../audience/mail-history.ts";
+import { subscriptionProofs } from "../audience/subscription-proofs.ts";
 import { mailboxOf } from "../mail/system-mail.ts";
 import { escapeHtml } from "../mail/template.ts";
 import type { Vault } from "../secrets/crypto.ts";
@@ -24,18 +25,12 @@ function partsOf(vault: Vault, tenant: Tenant, email: string): Readonly<Record<s
   const listName = (id: string) => sql`coalesce(
     (select l.name from lists l where ${ofTenant(tenant, "l")} and l.id = ${sql.ref(id)}),
     (select b.name from bin b where ${ofTenant(tenant, "b")} and b.id = ${sql.ref(id)})) as list`;
-  const subscriptions = (table: "subscriptions" | "bin_subscriptions") => sql`
-    select ${listName("s.list_id")}, s.status, s.created_at, s.confirmed_at, s.unsubscribed_at, s.signed_up_again_at,
-      s.confirmation_sent_at, s.form_at as signed_up_at_a_form_at, f.consent as words_of_the_form,
-      f.tracking as question_about_tracking, s.form_tracking as answer_about_tracking, s.updated_at
-    from subscribers p join ${sql.table(table)} s on s.subscriber_id = p.id and ${ofTenant(tenant, "s")}
-    left join form_texts f on f.id = s.form_text_id and ${ofTenant(tenant, "f")} where ${of("p")}`;
   return {
     team: sql`select t.name from teams t where t.id = ${tenant.teamId}`,
     contact: sql`select c.id, ${named("c")}, c.fields, c.email_status, c.created_at, c.updated_at from contacts c where ${of("c")}`,
     subscriber: sql`select p.id, ${named("p")}, p.created_at, p.updated_at from subscribers p where ${of("p")}`,
-    subscriptions: subscriptions("subscriptions"),
-    subscriptions_of_deleted_lists: subscriptions("bin_subscriptions"),
+    subscriptions: subscriptionProofs(tenant, email, "subscriptions"),
+    subscriptions_of_deleted_lists: subscriptionProofs(tenant, email, "bin_subscriptions"),
     sequences: sql`
       select c.name as sequence, e.state, e.reason, e.entered_at, e.passed_step_id as last_step, e.passed_at as last_step_at,
         e.step_id as next_step, e.due_at as next_step_at

@@ -325,7 +325,7 @@ describe("The erasure of a person", () => {
       for (const text of [person.firstName, person.lastName, person.city]) assert.ok(exportPage(file).includes(text));
       assert.ok(!file.includes(other));
 
-      const sources = ["erasure/export", "audience/mail-history"].map((name) =>
+      const sources = ["erasure/export", "audience/mail-history", "audience/subscription-proofs"].map((name) =>
         readFileSync(`${import.meta.dirname}/../../domain/${name}.ts`, "utf8"),
       );
       const left = columnsOf(own.orm.em).filter(

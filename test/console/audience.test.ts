@@ -6,6 +6,7 @@ import { suppress } from "../../domain/audience/suppressions.ts";
 import { mailed } from "../reports/mails.ts";
 import { clientAs, consoleClient, refusalCodeOf, signIn } from "../support/console.ts";
 import { makeTeam, type TestTeam, uniqueEmail } from "../support/factories.ts";
+import { makeForm } from "../support/forms.ts";
 import { addSubscribers, makeSender, people } from "../support/sending.ts";
 import { addPerson, makeSequence, untilEnrolled } from "../support/sequences.ts";
 
@@ -331,6 +332,32 @@ describe("The audience in the console", () => {
     );
     const [left] = await read(client);
     assert.deepEqual([left?.state, left?.reason, left?.step, left?.due_at], ["LEFT", "bounced", 1, null]);
+    assert.deepEqual(await read(await as("VIEWER")), []);
+  });
+
+  it("shows how and when a person agreed to each list, where it is known", async () => {
+    const own = await makeTeam();
+    const client = await as("EDITOR", own);
+    const form = await makeForm(own);
+    const { id: other } = (await client.api.lists.create.mutate({ body: { name: "Other", optin: "SINGLE" } })).data;
+    const email = uniqueEmail();
+    const { id } = (await client.api.subscribers.create.mutate({ body: { email } })).data;
+    for (const listId of [form.listId, other])
+      await client.api.lists.addMembers.mutate({ params: { listId }, body: { subscriber_ids: [id] } });
+    const at = "2026-01-05T12:00:00.000Z";
+    await sql`update subscriptions set form_text_id = ${form.textId}, form_at = ${at}, confirmation_sent_at = ${at}
+      where list_id = ${form.listId}`.execute(kysely(own.em));
+    const read = async (of: Client) =>
+      (await of.app.audience.subscriptionProofs.query({ query: { email: email.toUpperCase() } })).data;
+    const time = (text: string | null | undefined) => text && new Date(text).toISOString();
+    const proofs = await read(await as("VIEWER", own));
+    const proofOf = (listId: string) => {
+      const proof = proofs.find(({ list_id }) => list_id === listId) ?? assert.fail(listId);
+      assert.ok(proof.confirmed_at);
+      return [proof.signed_up_at_a_form_at, proof.confirmation_sent_at].map(time).concat(proof.words_of_the_form);
+    };
+    assert.deepEqual(proofOf(form.listId), [at, at, "You get our letter."]);
+    assert.deepEqual(proofOf(other), [null, null, null]);
     assert.deepEqual(await read(await as("VIEWER")), []);
   });
 

@@ -200,6 +200,7 @@ export const SAMPLES: Record<string, Sample> = {
 /** Inputs of those that take no id, where they need one. */
 export const LISTS: Record<string, object> = {
   "content.page": { query: { type: "newsletter" } },
+  "audience.subscriptionProofs": { query: { email: "ada@example.com" } },
   "audience.history": { query: { email: "ada@example.com" } },
   "audience.enrolments": { query: { email: "ada@example.com" } },
   "audience.fieldUse": { query: { name: "city" } },

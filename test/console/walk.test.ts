@@ -739,8 +739,13 @@ describe("The console in a browser", function () {
       const back = page.getByText("They can be emailed again");
       await back.waitFor();
       await page.getByRole("row", { name: /^Welcome Did not enter: joined before the start\s*$/ }).waitFor();
+      await page.getByText("Not recorded: added by your team").waitFor();
       await api.suppressions.create.mutate({ body: { emails: [email] } });
+      await sql`update subscriptions set confirmation_sent_at = now() where list_id = ${sender.listId}`.execute(
+        kysely(em),
+      );
       await page.reload();
+      await page.getByRole("cell", { name: /^Asked by email: .*Confirmed: / }).waitFor();
       await page.getByRole("heading", { name: "Unsubscribes" }).waitFor();
       assert.equal(await back.count(), 0);
     });

@@ -18,6 +18,7 @@ import {
   segmentRecord,
   updateSegment,
 } from "../../../domain/audience/segments/segments.ts";
+import { readSubscriptionProofs } from "../../../domain/audience/subscription-proofs.ts";
 import { setConsents } from "../../../domain/audience/tracking-consents.ts";
 import { unsubscribeMember } from "../../../domain/audience/unsubscribes.ts";
 import { refuseErased } from "../../../domain/erasure/erased-addresses.ts";
@@ -75,6 +76,12 @@ const enrolments = consoleQuery(
 const history = consoleQuery(
   { role: "VIEWER", input: z.strictObject({ query: z.strictObject({ email, before: idParam.optional() }) }) },
   ({ ctx, input: { query } }) => readMailHistory(ctx.em, ctx.tenant, lookupAddress(query.email), query.before),
+);
+
+/** How and when a person agreed to the mails of each of their lists. */
+const subscriptionProofs = consoleQuery(
+  { role: "VIEWER", input: z.strictObject({ query: z.strictObject({ email }) }) },
+  ({ ctx, input: { query } }) => readSubscriptionProofs(ctx.em, ctx.tenant, lookupAddress(query.email)),
 );
 
 const PAGE = 50;
@@ -202,6 +209,7 @@ export const audienceRouter = router({
   people,
   enrolments,
   history,
+  subscriptionProofs,
   lists,
   archive,
   allLists,
