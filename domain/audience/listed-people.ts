@@ -1,7 +1,7 @@
 import { type RawBuilder, sql } from "kysely";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { isoInstant } from "../../db/sql.ts";
-import { foundAddresses, MAX_SORTED } from "./search.ts";
+import { foundAddresses, MAX_FOUND, MAX_SORTED } from "./search.ts";
 import { segmentContacts } from "./segments/segments.ts";
 
 /** Of a person: by the reason for which the address is suppressed, or UNSUBSCRIBED once they have left each of their lists, unless they are a contact. */
@@ -48,7 +48,7 @@ export interface PeopleFilter {
 
 /** Addresses that one page looks at: a filter that few meet would have it read all. A list of no more members is read whole. */
 const MAX_LOOKED_AT = 10_000;
-const [MAX_COUNTED, MAX_FOUND] = [500, 25];
+const MAX_COUNTED = 500;
 
 /**
  * A page of the people of a tenant, by address.

@@ -11,7 +11,8 @@ export type SearchedTable = (typeof SEARCHED_TABLES)[number];
 const RECORDS = { subscribers: subscriberRecord, contacts: contactRecord, suppressions: suppressionRecord };
 type Found = EventObject<"subscriber" | "contact" | "suppression">;
 
-const MAX_FOUND = 25;
+/** One more than the console shows, which tells it that there are others. */
+export const MAX_FOUND = 26;
 /** Records whose addresses are put in order. A walk in their order would read all: addresses commonly begin with the name. */
 export const MAX_SORTED = 1_000;
 
@@ -45,10 +46,10 @@ function conditionOf(table: SearchedTable, text: string): RawBuilder<SqlBool> {
 }
 
 /**
- * A query for the addresses that a text finds, at most 25 in their order; where more than 1,000 have it, out of any 1,000. It finds
+ * A query for the addresses that a text finds, at most 26 in their order; where more than 1,000 have it, out of any 1,000. It finds
  * people by any part of the address or of the full name; by the beginning of the address alone where the text has fewer than three
  * characters or the index cannot serve it, and suppressions so, too.
- * @param listId only subscribers that it has in any status @param limit of the addresses, in place of 25
+ * @param listId only subscribers that it has in any status @param limit of the addresses, in place of 26
  */
 export function foundAddresses(
   tenant: Tenant,

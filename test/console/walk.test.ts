@@ -819,6 +819,23 @@ describe("The console in a browser", function () {
     });
   });
 
+  it("says of a search that it shows the first 25 where it finds more", async () => {
+    const { origin } = await stack();
+    const { owner, team, audience } = await makeSender({ recipients: 26 });
+    await inPage({}, async (page) => {
+      await enter(page, owner.id);
+      await page.goto(`${origin}/console/${team.id}/live/people?q=${audience}`);
+      const narrow = page.getByText("1–25 of 26 people: type more letters to narrow the search.");
+      await narrow.waitFor();
+      assert.equal(await page.getByRole("row").count(), 1 + 25);
+      const email = (await page.getByRole("row").last().getByRole("link").textContent()) ?? "";
+      await page.getByLabel("Address or name").fill(email);
+      await page.getByRole("button", { name: "Search" }).click();
+      await page.getByText("1 person", { exact: true }).waitFor();
+      assert.equal(await narrow.count(), 0);
+    });
+  });
+
   it("takes, shows and finds names with an apostrophe", async () => {
     const { origin } = await stack();
     const { owner, team, audience, newsletterId } = await makeSender({ recipients: 0 });

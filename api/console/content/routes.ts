@@ -7,6 +7,7 @@ import { keyOfSessions } from "../../../domain/access/session-key.ts";
 import { MAX_ADDRESS_LENGTH } from "../../../domain/address.ts";
 import { readFigures } from "../../../domain/analytics/overview.ts";
 import { readFields } from "../../../domain/audience/contact-fields.ts";
+import { MAX_FOUND } from "../../../domain/audience/search.ts";
 import { readSegment } from "../../../domain/audience/segments/segments.ts";
 import { duplicate, WRITTEN } from "../../../domain/duplicates.ts";
 import { ApiError } from "../../../domain/errors.ts";
@@ -73,7 +74,6 @@ export const written = {
 };
 
 const PAGE = 50;
-const FOUND = 25;
 
 /** The newsletters, or the campaigns that are no sequences, without their content and with the figures of their mails. */
 const page = consoleQuery(
@@ -318,7 +318,7 @@ const recipients = consoleQuery(
     const { text, status: state, activity, link: linkId } = query;
     const { records, next } = await pageRecipients(ctx.em, ctx.tenant, query, {
       ...{ state, activity, linkId, text, withEngagement: true },
-      ...(text === undefined ? { order: "desc", limit: PAGE } : { order: "asc", limit: FOUND }),
+      ...(text === undefined ? { order: "desc", limit: PAGE } : { order: "asc", limit: MAX_FOUND }),
       after: Number(query.after) || undefined,
     });
     return {

@@ -13,6 +13,9 @@ interface AddressListProps<Row> extends Omit<ListProps<Row>, "keyOf"> {
   children?: ReactNode;
 }
 
+/** Of a search, which finds one more where there are others. */
+const MOST_SHOWN = 25;
+
 /** A search of the audience. @param listId only its subscribers */
 export function useSearch(kind: PersonKind | "suppressions", listId?: string): AddressListProps<never>["search"] {
   const { client } = useWorkspace();
@@ -38,14 +41,20 @@ export function AddressList<Row extends { email: string }>({
         {filters}
         {!q && children}
       </div>
-      {q && <p className="muted">At most 25 are shown: type more letters to find others.</p>}
       <List<Row>
         {...list}
         queryKey={[...list.queryKey, q]}
         read={async (cursor) => {
           if (!q) return list.read(cursor);
           const { data, meta } = await find(q);
-          return { data: data as Row[], meta: { ...meta, next_cursor: null } };
+          const rows = data as Row[];
+          const has_others = rows.length > MOST_SHOWN;
+          return { data: rows.slice(0, MOST_SHOWN), meta: { ...meta, has_others, next_cursor: null } };
+        }}
+        countText={(shown, meta) => {
+          const text = list.countText?.(shown, meta);
+          if (!meta["has_others"]) return text;
+          return `${text ?? `The first ${shown} are shown`}: type more letters to narrow the search.`;
         }}
         keyOf={({ email }) => email}
         empty={q ? "No matches. Try fewer letters." : list.empty}
