@@ -2,8 +2,9 @@ import { useEffect, useRef, useState } from "react";
 import { DARK, FONT_FAMILIES, groundOf, TEXT, textOn } from "../../lib/mail-style.ts";
 import type { Client, DataOf } from "../api.ts";
 import { Act, Opens } from "../parts/act.tsx";
-import { useLists } from "../parts/audience/people.tsx";
+import { namesOf, useLists } from "../parts/audience/people.tsx";
 import { RESTORABLE, useUndo } from "../parts/bin.tsx";
+import { useSizedTargets } from "../parts/draft/drafts.ts";
 import { useFilters } from "../parts/filters.tsx";
 import { Inputs, Refused, Ticks, type Values } from "../parts/form.tsx";
 import { More } from "../parts/more.tsx";
@@ -20,15 +21,18 @@ const FIELDS = [
 ] as const;
 const OPEN = { true: ["Open", "good"], false: ["Closed", "muted"] } as const;
 
+type Names = ReturnType<typeof namesOf>;
+
 /** The sign-up forms of a team. */
 export function Page() {
   const { client, base } = useWorkspace();
   const undo = useUndo();
   const mayWrite = useRole("EDITOR");
-  const lists = Object.fromEntries(useLists().map(({ id, name }) => [id, name]));
+  const lists = namesOf(useLists());
+  const choices = namesOf(useSizedTargets("newsletter"));
   return (
     <>
-      <PageHead title="Forms">{mayWrite && <FormButton lists={lists} />}</PageHead>
+      <PageHead title="Forms">{mayWrite && <FormButton lists={lists} choices={choices} />}</PageHead>
       <List
         caption="Forms"
         queryKey={[base, "forms"]}
@@ -49,7 +53,7 @@ export function Page() {
                 <Opens title={`Use ${form.name}`} short="Use">
                   {() => <Ways formId={form.id} />}
                 </Opens>
-                {mayWrite && <FormButton lists={lists} form={form} />}
+                {mayWrite && <FormButton lists={lists} choices={choices} form={form} />}
                 {mayWrite && (
                   <More of={form.name}>
                     <Act
@@ -73,10 +77,10 @@ export function Page() {
   );
 }
 
-const inputsOf = (lists: Readonly<Record<string, string>>) =>
+const inputsOf = (choices: Names) =>
   [
     ["name", "Name", { required: true, maxLength: 200, hint: "Only your team sees it." }],
-    ["list_id", "List", { choices: lists, hint: "People confirm by email, even on a list with single opt-in." }],
+    ["list_id", "List", { choices, hint: "People confirm by email, even on a list with single opt-in." }],
     [
       "consent_text",
       "Consent",
@@ -101,8 +105,8 @@ const MORE_INPUTS = [
 /** The lines of a text, without those that are empty. */
 const linesOf = (text = "") => text.split("\n").flatMap((line) => line.trim().replace(/\/$/, "") || []);
 
-/** A button that makes a form, or changes one. */
-function FormButton({ lists, form }: { lists: Readonly<Record<string, string>>; form?: FormRecord }) {
+/** A button that makes a form, or changes one. @param choices the names of the lists with their sizes */
+function FormButton({ lists, choices, form }: { lists: Names; choices: Names; form?: FormRecord }) {
   const { api, app } = useWorkspace().client;
   const [{ list: list_id }] = useFilters();
   const [fields, setFields] = useState<readonly string[]>([]);
@@ -124,7 +128,7 @@ function FormButton({ lists, form }: { lists: Readonly<Record<string, string>>; 
           }
         : { title: "New form", submit: "Create form", kind: "primary" })}
       values={values}
-      inputs={inputsOf(lists)}
+      inputs={inputsOf(choices)}
       isOpenAtFirst={!form && list_id !== undefined}
       onOpen={() => setFields(form?.fields ?? [])}
       edits={
@@ -155,7 +159,7 @@ function FormButton({ lists, form }: { lists: Readonly<Record<string, string>>; 
 const PAPER = "#ffffff";
 
 /** The page of the form around it, in the team's brand, as it would look: in dark colours where the console has them. */
-function Sample({ fields, lists }: { fields: readonly string[]; lists: Readonly<Record<string, string>> }) {
+function Sample({ fields, lists }: { fields: readonly string[]; lists: Names }) {
   const brand = useData(["brand"], ({ app }) => app.team.brand.query({}));
   const words = useData(["forms", "words"], ({ app }) => app.forms.words.query({}));
   const [values, setValues] = useState<Values>({});

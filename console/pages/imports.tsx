@@ -4,6 +4,7 @@ import { useRef, useState } from "react";
 import { type Client, type DataOf, refusalOf } from "../api.ts";
 import { Act } from "../parts/act.tsx";
 import { useLists } from "../parts/audience/people.tsx";
+import { useSizedTargets } from "../parts/draft/drafts.ts";
 import { saveFile } from "../parts/export.tsx";
 import { useFilters } from "../parts/filters.tsx";
 import { Field, Form, Select, type Values } from "../parts/form.tsx";
@@ -466,8 +467,12 @@ function Choices({ found }: { found: Import }) {
   );
   const [list, setList] = useState(found.list_id ?? wanted ?? (found.kind === "subscribers" ? "none" : ""));
   const lists = useLists();
-  const named = lists.map(({ id, name, optin }) => [id, optin === "DOUBLE" ? `${name} (double opt-in)` : name]);
-  const asks = lists.some(({ id, optin }) => id === list && optin === "DOUBLE");
+  const isDouble = (listId: string) => lists.some(({ id, optin }) => id === listId && optin === "DOUBLE");
+  const named = useSizedTargets("newsletter").map(({ id, name }) => [
+    id,
+    isDouble(id) ? `${name}, double opt-in` : name,
+  ]);
+  const asks = isDouble(list);
   const now = columns.map(({ use }, at) => chosen?.[at] ?? use);
   const choose = (at: number, use: string) => setChosen(now.with(at, use));
   const more = kind === "suppressions" ? [] : [NEW];

@@ -6,6 +6,7 @@ import {
   AddToList,
   EMAIL_STATUSES,
   nameOf,
+  namesOf,
   PersonButton,
   PersonLink,
   SUBSCRIPTION_STATUSES,
@@ -25,8 +26,6 @@ const { UNSUBSCRIBED } = SUBSCRIPTION_STATUSES;
 const STATUSES = { ...EMAIL_STATUSES, UNSUBSCRIBED, SUPPRESSED: ["suppressed", "warn"] } as const;
 const EMPTY =
   "No people yet. Subscribers are on lists and get newsletters; segments select contacts, who get campaigns. Add a person, or import a file.";
-const namesOf = (records: readonly { id: string; name: string }[]) =>
-  Object.fromEntries(records.map(({ id, name }) => [id, name]));
 const listsText = (lists: number) => (lists === 0 ? "on no list" : lists === 1 ? "on 1 list" : `on ${lists} lists`);
 
 /** "1–50 of more than 500 people". */

@@ -104,7 +104,7 @@ describe("The console in a browser", function () {
       await page.getByText("Field created").waitFor();
       await page.locator("option:checked", { hasText: "Field “first_name_2”" }).waitFor({ state: "attached" });
       await kind.selectOption("subscribers");
-      await page.getByLabel("List", { exact: true }).selectOption({ label: "Anne's readers" });
+      await page.getByLabel("List", { exact: true }).selectOption({ label: "Anne's readers (0)" });
       await button("Check the file").click();
       await page.getByRole("heading", { name: "What the import would change" }).waitFor();
       await page.getByRole("row", { name: "no address email is not an email address" }).waitFor();
@@ -789,15 +789,23 @@ describe("The console in a browser", function () {
     const { owner, team } = await makeTeam();
     const { api } = await consoleClient(await signIn(owner.id), team.id);
     await api.lists.create.mutate({ body: { name: "Readers", optin: "DOUBLE" } });
+    const same = (await api.lists.create.mutate({ body: { name: "Readers", optin: "SINGLE" } })).data;
+    const { id } = (await api.subscribers.create.mutate({ body: { email: "alan@example.com" } })).data;
+    await api.lists.addMembers.mutate({ params: { listId: same.id }, body: { subscriber_ids: [id] } });
     await inPage({}, async (page) => {
       await enter(page, owner.id);
+      await page.goto(`${origin}/console/${team.id}/live/forms`);
+      await page.getByRole("button", { name: "New form" }).click();
+      await page.getByLabel("List", { exact: true }).selectOption({ label: "Readers (1)" });
+      await page.getByRole("region", { name: "Preview" }).getByText("“Readers”").first().waitFor();
+
       await page.goto(`${origin}/console/${team.id}/live/imports`);
       const button = (name: string) => page.getByRole("button", { name, exact: true });
       await button("New import").click();
       const buffer = Buffer.from("email\nada@example.com\ngrace@example.com");
       await page.getByLabel("CSV file").setInputFiles({ name: "people.csv", mimeType: "text/csv", buffer });
       await button("Upload file").click();
-      await page.getByLabel("List", { exact: true }).selectOption({ label: "Readers (double opt-in)" });
+      await page.getByLabel("List", { exact: true }).selectOption({ label: "Readers (0), double opt-in" });
       await button("Check the file").click();
       const asked = page.locator(".figures > div", { hasText: "asked by email to confirm2" });
       await asked.waitFor();

@@ -20,6 +20,10 @@ export const SUBSCRIPTION_STATUSES = {
   UNSUBSCRIBED: ["unsubscribed", "muted"],
 } as const;
 
+/** The names of records by their ids, for choices. */
+export const namesOf = (records: readonly { id: string; name: string }[]): Readonly<Record<string, string>> =>
+  Object.fromEntries(records.map(({ id, name }) => [id, name]));
+
 /** All lists of the team, by their names. */
 export const useLists = () => useData(["lists", "all"], ({ app }) => app.audience.allLists.query({}));
 
@@ -49,7 +53,7 @@ const ASKED = "On a list with double opt-in an email asks each person to confirm
 /** A button that adds subscribers to one of some lists. */
 export function AddToList({ ids, lists, onDone }: AddToListProps) {
   const { addMembers } = useWorkspace().client.api.lists;
-  const choices = Object.fromEntries(lists.map(({ id, name }) => [id, name]));
+  const choices = namesOf(lists);
   const add = async ({ listId = "" }: Values) => {
     const body = { subscriber_ids: [...ids] };
     const { added, already_subscribed, opted_out } = (await addMembers.mutate({ params: { listId }, body })).data;
