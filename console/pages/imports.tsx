@@ -13,6 +13,7 @@ import { Facts, PageHead, Part, Problem, State, When } from "../parts/page.tsx";
 import { All, Table } from "../parts/table.tsx";
 import { useData, useRole, useWorkspace } from "../session.tsx";
 import { FIELD_INPUTS } from "./fields.tsx";
+import { ListButton } from "./lists.tsx";
 
 const STATES = {
   UPLOADING: ["uploading", "accent"],
@@ -536,18 +537,21 @@ function Choices({ found }: { found: Import }) {
       <Form submit="Check the file" onSubmit={check} isDisabled={now.includes(NEW)}>
         {kind === "subscribers" && (
           <>
-            <Field
-              label="List"
-              name="list_id"
-              required
-              choices={{
-                "": "Choose a list",
-                ...Object.fromEntries(named),
-                none: "No list: they get no newsletters yet, and fields are not stored",
-              }}
-              value={list}
-              onChange={setList}
-            />
+            <div className="filters">
+              <Field
+                label="List"
+                name="list_id"
+                required
+                choices={{
+                  "": "Choose a list",
+                  ...Object.fromEntries(named),
+                  none: "No list: they get no newsletters yet, and fields are not stored",
+                }}
+                value={list}
+                onChange={setList}
+              />
+              <ListButton onMade={setList} />
+            </div>
             {asks && (
               <label>
                 <input type="checkbox" name="confirmed" defaultChecked={found.confirmed} /> They have agreed to receive

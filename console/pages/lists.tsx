@@ -83,8 +83,15 @@ export function Lists() {
 const OPTIN =
   "Double: people get emails once they confirm through a link. Single: people get emails from the moment they are added.";
 
+interface ListButtonProps {
+  /** The one to change; a new one unless given. */
+  list?: ListRecord;
+  /** In place of the page of a new one. */
+  onMade?: (id: string) => void;
+}
+
 /** A button that makes a list, or changes one. */
-function ListButton({ list }: { list?: ListRecord }) {
+export function ListButton({ list, onMade }: ListButtonProps) {
   const { client, base } = useWorkspace();
   const { lists } = client.api;
   const navigate = useNavigate();
@@ -93,7 +100,7 @@ function ListButton({ list }: { list?: ListRecord }) {
     <Act
       {...(list
         ? { title: `Edit ${list.name}`, short: "Edit", submit: "Save", values: list }
-        : { title: "New list", submit: "Create list", kind: "primary" })}
+        : { title: "New list", submit: "Create list", kind: onMade ? undefined : "primary" })}
       inputs={[
         ["name", "Name", { required: true, maxLength: 200 }],
         ["description", "Note for the team"],
@@ -104,7 +111,7 @@ function ListButton({ list }: { list?: ListRecord }) {
         const body = { name, description: description || null, optin: optin as "SINGLE" };
         if (list) return save(body, (options) => lists.update.mutate({ params: { listId: list.id }, body }, options));
         const { id } = (await lists.create.mutate({ body }, { context })).data;
-        return navigate({ to: `${base}/lists/${id}` });
+        return onMade ? onMade(id) : navigate({ to: `${base}/lists/${id}` });
       }}
     />
   );

@@ -805,7 +805,14 @@ describe("The console in a browser", function () {
       const buffer = Buffer.from("email\nada@example.com\ngrace@example.com");
       await page.getByLabel("CSV file").setInputFiles({ name: "people.csv", mimeType: "text/csv", buffer });
       await button("Upload file").click();
-      await page.getByLabel("List", { exact: true }).selectOption({ label: "Readers (0), double opt-in" });
+      const list = page.locator("select[name=list_id]");
+      await button("New list").click();
+      await page.getByLabel("Name", { exact: true }).fill("Guests");
+      await button("Create list").click();
+      await list.locator("option:checked", { hasText: "Guests, double opt-in" }).waitFor({ state: "attached" });
+      assert.match(page.url(), /imports/);
+      await assertAccessible(page, "the columns of an import");
+      await list.selectOption({ label: "Readers (0), double opt-in" });
       await button("Check the file").click();
       const asked = page.locator(".figures > div", { hasText: "asked by email to confirm2" });
       await asked.waitFor();
