@@ -316,7 +316,7 @@ export function OneSequence() {
             cell: (step: (typeof steps)[number]) => {
               const count = Number(step[name]);
               if (isUntracked && /opened|clicked/.test(name) && !count) return "–";
-              if (count === 0 || !(name === "waiting" || name === "left")) return count;
+              if (count === 0 || !(name === "waiting" || name === "left")) return count.toLocaleString();
               return (
                 <button type="button" className="plain" onClick={() => show(AT_STEP[name], step.id)}>
                   {people(count)}

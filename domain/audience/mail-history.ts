@@ -4,6 +4,7 @@ import type { RecipientState, ResourceType } from "../../db/entities/send.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { isoInstant } from "../../db/sql.ts";
 
+const MAX_MAILS = 100;
 /** Recipients have no index by address, which each send would have to write: so many of them are looked through. */
 const MAX_SENDS = 1_000;
 const MAX_ROWS = 500_000;
@@ -27,13 +28,13 @@ export interface HistoryMail {
 
 export interface MailHistory {
   mails: HistoryMail[];
-  /** `before` of the next part, of older sends, also where this one has no mail; null when all sends were looked through. */
+  /** `before` of the next part, also where this one has no mail; null when all sends were looked through. */
   next: string | null;
 }
 
 /**
- * Reads the mails to an address among the latest sends, in one statement over a limited number of recipients. The mail that was sent
- * last comes first: a send may take days, and a later one be done before it.
+ * Reads the mails to an address of the latest sends, in one statement over a limited number of recipients. The mail that was sent last
+ * comes first: a send may take days, and a later one be done before it.
  * @param email normalised
  * @param before a send: only older ones
  * @param more SQL: further names and values of each mail `m`, by its `id` and `seq`
@@ -66,6 +67,7 @@ export async function readMailHistory(
       cross join lateral (
         select r.seq, r.state, r.reason, r.updated_at from send_recipients r
         where r.send_id = s.id and r.email = ${email} limit 1) r
+      order by s.send_at desc, s.id desc limit ${sql.lit(MAX_MAILS)}
     )
     select coalesce((
       select json_agg(json_build_object(
@@ -81,8 +83,12 @@ export async function readMailHistory(
       left join newsletters n on n.id = m.resource_id and ${ofTenant(tenant, "n")}
       left join campaigns c on c.id = m.resource_id and ${ofTenant(tenant, "c")}
       left join sequence_step_versions v on v.id = m.step_version_id), '[]') as mails,
-      case when (select count(*) from latest) > (select count(*) from searched)
-        then (select s.id from searched s order by s.send_at, s.id limit 1) end as next`.execute(kysely(em));
+      case
+        when (select count(*) from mails) = ${sql.lit(MAX_MAILS)}
+          then (select m.id from mails m order by m.send_at, m.id limit 1)
+        when (select count(*) from latest) > (select count(*) from searched)
+          then (select s.id from searched s order by s.send_at, s.id limit 1)
+      end as next`.execute(kysely(em));
   const [history] = rows;
   if (!history) throw new Error("a history returned no row");
   return history;
