@@ -259,6 +259,28 @@ describe("The editor of a draft", function () {
     });
   });
 
+  /** The HTML in which the editor shows what is pasted into an empty text, or over one that is selected. */
+  async function shownOf(page: Page, copied: string, selected = "") {
+    await text(page).focus();
+    await press(page, "Control+a", "Delete");
+    await type(page, selected);
+    if (selected) await press(page, "Control+a");
+    await paste(page, copied);
+    const shown = await text(page).innerHTML();
+    return shown.replaceAll(/ (target|rel)="[^"]*"/g, "");
+  }
+
+  it("keeps the addresses and the words of a text that is pasted", async () => {
+    await inPage({}, async (page) => {
+      await open(page, undefined, "?view=text");
+      const link = (href: string, words: string) => `<a href="${href}">${words}</a>`;
+      const own = link("https://recast.ai/?ref=news", "Recast.AI");
+      assert.equal(await shownOf(page, `<p>By ${own} now</p>`), `<p>By ${own} now</p>`);
+      assert.equal(await shownOf(page, own, "Selected"), `<p>${own}</p>`);
+      assert.equal(await shownOf(page, "<p>example.com</p>"), `<p>${link("https://example.com", "example.com")}</p>`);
+    });
+  });
+
   it("uploads an image that is pasted or dropped, shows it, asks for its text, and has the cursor below it", async () => {
     await inPage({ viewport: { width: 1_440, height: 900 } }, async (page) => {
       const { app, saved } = await open(page);

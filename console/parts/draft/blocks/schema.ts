@@ -1,5 +1,5 @@
-import { type AnyExtension, Extension, getSchema, InputRule, Node, nodePasteRule } from "@tiptap/core";
-import { type DOMOutputSpec, DOMParser as PageParser } from "@tiptap/pm/model";
+import { type AnyExtension, Extension, getSchema, InputRule, Node, nodePasteRule, PasteRule } from "@tiptap/core";
+import { type DOMOutputSpec, type Node as PageNode, DOMParser as PageParser, type Slice } from "@tiptap/pm/model";
 import { Plugin } from "@tiptap/pm/state";
 import StarterKit from "@tiptap/starter-kit";
 import { CONTENT_WIDTH, NETWORKS, textOn } from "../../../../lib/mail-style.ts";
@@ -11,6 +11,19 @@ export interface SocialLink {
   href: string;
 }
 
+/** What an extension has before it is changed. */
+interface Base<Part> {
+  parent: () => Part[];
+}
+
+function hasLink({ content }: PageNode | Slice, { from, to } = { from: 0, to: content.size }): boolean {
+  let isIn = false;
+  content.nodesBetween(from, to, ({ marks }) => {
+    isIn ||= marks.some(({ type }) => type.name === "link");
+  });
+  return isIn;
+}
+
 const TEXTS = "paragraph | bulletList | orderedList";
 /** Narrower than the kit's: what a mail can hold. */
 const NARROWED: Readonly<Record<string, object>> = {
@@ -19,7 +32,27 @@ const NARROWED: Readonly<Record<string, object>> = {
   listItem: { content: `paragraph (${TEXTS})*` },
   blockquote: { content: `(${TEXTS})+` },
   orderedList: { addAttributes: () => ({}) },
-  link: { inclusive: false, addAttributes: () => ({ href: { default: null } }) },
+  link: {
+    ...{ inclusive: false, addAttributes: () => ({ href: { default: null } }) },
+    // The kit would link a text that looks like an address to that, also where the text is a link to another one.
+    addPasteRules(this: Base<PasteRule>) {
+      return this.parent().map(
+        ({ find, handler }) =>
+          new PasteRule({
+            find,
+            handler: (paste) => (hasLink(paste.state.doc, paste.range) ? undefined : handler(paste)),
+          }),
+      );
+    },
+    addProseMirrorPlugins(this: Base<Plugin>) {
+      return this.parent().map((plugin) => {
+        const paste = plugin.props.handlePaste;
+        if (paste)
+          plugin.props.handlePaste = (view, event, slice) => !hasLink(slice) && paste.call(plugin, view, event, slice);
+        return plugin;
+      });
+    },
+  },
 };
 
 const Kit = StarterKit.extend({
