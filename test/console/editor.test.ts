@@ -278,6 +278,8 @@ describe("The editor of a draft", function () {
       assert.equal(await shownOf(page, `<p>By ${own} now</p>`), `<p>By ${own} now</p>`);
       assert.equal(await shownOf(page, own, "Selected"), `<p>${own}</p>`);
       assert.equal(await shownOf(page, "<p>example.com</p>"), `<p>${link("https://example.com", "example.com")}</p>`);
+      const typed = "*|LIST:COMPANY|* and _under_ and **two**";
+      assert.equal(await shownOf(page, `<p>${typed}</p>`), `<p>${typed}</p>`);
     });
   });
 

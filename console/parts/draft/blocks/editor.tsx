@@ -165,6 +165,8 @@ export function BlocksEditor({ value, onChange, tags, readOnly, shownPath }: Bod
       editable: !now.current.readOnly,
       // The policy of the page takes no style elements.
       injectCSS: false,
+      // Not those of marks: "_" and "*" of a text that is pasted are its own.
+      enablePasteRules: ["link", "mergeTag"],
       enableContentCheck: true,
       onContentError: ({ error }) => {
         throw error;
