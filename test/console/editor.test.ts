@@ -283,6 +283,27 @@ describe("The editor of a draft", function () {
     });
   });
 
+  it("pastes a table as lines of its short texts, or as the blocks of its cells", async () => {
+    await inPage({}, async (page) => {
+      await open(page, undefined, "?view=text");
+      const row = (...cells: string[]) => `<tr>${cells.map((cell) => `<td>${cell}</td>`).join("")}</tr>`;
+      const rows = [
+        row("Website <b>hosting</b>", "$12.00"),
+        row("<p>Domain</p>", "\n<div><p>$14.00</p></div>", "&nbsp;"),
+      ];
+      const lines = "<p>Website <strong>hosting</strong> – $12.00</p><p>Domain – $14.00</p>";
+      const table = `<table><caption>Receipt</caption><thead><tr><th>Item</th><th>Price</th></tr></thead>${rows.join("")}</table>`;
+      assert.equal(await shownOf(page, table), `<p>Receipt</p><p>Item – Price</p>${lines}`);
+      const long = "A text of a column, which is longer than any that stands in one line with others.";
+      const layout = `<table>${row(`<table>${rows[0]}${row('<p align="center">Small</p>')}</table>`)}${row(long, "<h2>News</h2><p>Two</p>")}${row("Left", long)}</table>`;
+      const blocks = `<p>${long}</p><h2>News</h2><p>Two</p><p>Left</p><p>${long}</p>`;
+      assert.equal(
+        await shownOf(page, layout),
+        `${lines.replace(/(?<=<\/p>).*/, "")}<p style="text-align: center;">Small</p>${blocks}`,
+      );
+    });
+  });
+
   it("uploads an image that is pasted or dropped, shows it, asks for its text, and has the cursor below it", async () => {
     await inPage({ viewport: { width: 1_440, height: 900 } }, async (page) => {
       const { app, saved } = await open(page);

@@ -15,6 +15,10 @@ const targetOf = (href: string) =>
   (/^https:\/\/www\.google\.com\/url\?/.test(href) && new URL(href).searchParams.get("q")) || href;
 const MARKER = "[data-style*='mso-list:Ignore' i]";
 const LIST = "[data-word]";
+const BLOCKS = "p, div, h1, h2, h3, h4, h5, h6, ul, ol, blockquote, hr, img, [data-block]";
+/** Characters of a cell that stands in one line with its neighbours. */
+const MOST_IN_CELL = 60;
+const BETWEEN_CELLS = " – ";
 
 /** The HTML of a clipboard, as the schema can read it: lists of Word as lists, and no rubbish of Word and Google Docs. */
 export function cleanPaste(html: string): string {
@@ -37,12 +41,39 @@ export function cleanPaste(html: string): string {
     else link.replaceWith(...link.childNodes);
   }
   for (const underline of body.querySelectorAll("a u")) underline.replaceWith(...underline.childNodes);
-  for (const element of body.querySelectorAll("p, h1, h2, h3, td")) {
+  for (const element of body.querySelectorAll("p, h1, h2, h3, td, th")) {
     if (element.textContent?.trim() === "" && !element.querySelector("img, [data-block]")) element.remove();
+  }
+  // Inner ones first.
+  for (const table of [...body.querySelectorAll("table")].reverse()) {
+    table.replaceWith(...(table.caption ? [blockOf(table.caption)] : []), ...[...table.rows].flatMap(blocksOfRow));
   }
   // Google Docs has empty lines between its blocks.
   for (const line of body.querySelectorAll("body > br")) line.remove();
   return body.innerHTML;
+}
+
+/** One line of the texts of a row where all of them are short, else the blocks of each of its cells. */
+function blocksOfRow({ cells }: HTMLTableRowElement): HTMLElement[] {
+  const [first, ...others] = [...cells].map(contentOf);
+  const isShort = (text: Element) => (text.textContent?.length ?? 0) <= MOST_IN_CELL && !text.querySelector(BLOCKS);
+  if (!first || others.length === 0 || ![first, ...others].every(isShort)) return [...cells].map(blockOf);
+  for (const text of others) first.append(BETWEEN_CELLS, ...text.childNodes);
+  return [blockOf(first)];
+}
+
+/** A block of its own for the content of an element. */
+function blockOf({ ownerDocument, childNodes }: Element): HTMLElement {
+  const block = ownerDocument.createElement("div");
+  block.append(...childNodes);
+  return block;
+}
+
+/** A cell, or the only block that it holds. */
+function contentOf(cell: Element): Element {
+  const [only, ...others] = cell.children;
+  if (!only?.matches("p, div") || others.length > 0) return cell;
+  return only.textContent?.trim() === cell.textContent?.trim() ? contentOf(only) : cell;
 }
 
 /** Turns the styles of an element into elements and attributes that the schema reads. */
