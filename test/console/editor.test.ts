@@ -278,6 +278,10 @@ describe("The editor of a draft", function () {
       assert.equal(await shownOf(page, `<p>By ${own} now</p>`), `<p>By ${own} now</p>`);
       assert.equal(await shownOf(page, own, "Selected"), `<p>${own}</p>`);
       assert.equal(await shownOf(page, "<p>example.com</p>"), `<p>${link("https://example.com", "example.com")}</p>`);
+      const lines =
+        "<!--StartFragment--><span>NEWS</span><br><span>MARCH <b>2016</b></span><br>Dear<br><p>Two</p><br><p>Three</p>";
+      const shown = "<p>NEWS<br>MARCH <strong>2016</strong><br>Dear</p><p>Two</p><p>Three</p>";
+      assert.equal(await shownOf(page, lines), shown);
       const typed = "*|LIST:COMPANY|* and _under_ and **two**";
       assert.equal(await shownOf(page, `<p>${typed}</p>`), `<p>${typed}</p>`);
     });

@@ -48,9 +48,19 @@ export function cleanPaste(html: string): string {
   for (const table of [...body.querySelectorAll("table")].reverse()) {
     table.replaceWith(...(table.caption ? [blockOf(table.caption)] : []), ...[...table.rows].flatMap(blocksOfRow));
   }
-  // Google Docs has empty lines between its blocks.
-  for (const line of body.querySelectorAll("body > br")) line.remove();
+  // Google Docs has empty lines between its blocks. A break between two texts is theirs.
+  for (const line of body.querySelectorAll("body > br")) {
+    if (!isText(line, "previousSibling") || !isText(line, "nextSibling")) line.remove();
+  }
   return body.innerHTML;
+}
+
+/** Whether a text or a part of one is beside a node, behind blanks and comments. */
+function isText(node: Node, side: "previousSibling" | "nextSibling"): boolean {
+  const next = node[side];
+  if (!next) return false;
+  if (next instanceof Element) return !next.matches(BLOCKS) && !next.querySelector(BLOCKS);
+  return (next instanceof Text && next.data.trim() !== "") || isText(next, side);
 }
 
 /** One line of the texts of a row where all of them are short, else the blocks of each of its cells. */
