@@ -144,7 +144,10 @@ const Image = leaf({
     "img[src]",
     (element) => {
       const { src, alt, width } = element as HTMLImageElement;
-      return /^https?:/.test(src) && { src, alt, width: element.hasAttribute("width") && width > 1 ? width : null };
+      const href = element.closest("a")?.getAttribute("href") ?? null;
+      return (
+        /^https?:/.test(src) && { src, alt, href, width: element.hasAttribute("width") && width > 1 ? width : null }
+      );
     },
   ],
 });
