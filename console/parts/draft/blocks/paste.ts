@@ -1,5 +1,6 @@
-/** Elements that Word and its like add to a copied text; no mail should have them. */
-const RUBBISH = "style, script, meta, link, title, xml, .msocomanchor";
+/** Elements that Word and its like add to a copied text, its comments and what was deleted; no mail should have them. */
+const RUBBISH =
+  "style, script, meta, link, title, xml, [data-style*='mso-element:comment' i], [class^=MsoComment], .msocomanchor, .msocomtxt, del[cite], del[datetime], .msoDel, .MsoDel";
 /** Styles that a mail keeps, and their elements. */
 const ELEMENTS: readonly (readonly [style: RegExp, element: string, notIn?: string])[] = [
   [/(^|[;\s])font-weight:\s*(bold|[6-9]00)/i, "strong", "h1, h2, h3, h4, h5, h6, th"],
