@@ -2,9 +2,9 @@ import { z } from "zod";
 import { BROADCAST_STATUSES, RECIPIENT_STATES } from "../../db/entities/send.ts";
 import { MAX_NAME_LENGTH } from "../../domain/audience/rules.ts";
 import { exampleId } from "../../domain/ids.ts";
-import { MERGE_TAGS } from "../../domain/mail/template.ts";
 import { MAX_BODY_BYTES, MAX_SUBJECT_LENGTH } from "../../domain/sends/drafts/drafts.ts";
 import { TOKEN_LIFETIME_SECONDS } from "../../domain/sends/plan/token.ts";
+import { MERGE_TAGS } from "../../lib/merge-tags.ts";
 import {
   intOrNull,
   nullableIdOf,

@@ -1,4 +1,5 @@
 import { LiquidError, type Token } from "liquidjs";
+import { MERGE_TAGS } from "../../lib/merge-tags.ts";
 import { nearestWord } from "../../lib/nearest.ts";
 import { MAX_FIELD_TEXT_LENGTH } from "../audience/rules.ts";
 import { createEngine, encodeForUrl, MAX_RENDER_MS, renderLiquid } from "./liquid-engine.ts";
@@ -6,10 +7,6 @@ import { assertSize, parseSource, placeOf, type SourcePart, splitSource } from "
 import { syntaxHint } from "./syntax-hint.ts";
 import { type ContentField, type ContentProblem, limits, TemplateError } from "./template-problem.ts";
 
-export const MERGE_TAGS = [
-  ...(["email", "first_name", "last_name", "list_name"] as const),
-  ...(["unsubscribe_url", "tracking_url", "web_url", "postal_address"] as const),
-] as const;
 export type MergeTag = (typeof MERGE_TAGS)[number];
 
 /** The merge tags of a mail to the subscribers of a list, or to contacts, with custom fields of contacts. */

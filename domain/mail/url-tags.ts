@@ -1,7 +1,8 @@
 import { Parser } from "htmlparser2";
+import { MERGE_TAGS } from "../../lib/merge-tags.ts";
 import { withinLimits } from "./html-limits.ts";
 import { assertSize } from "./liquid-source.ts";
-import { MERGE_TAGS, splitTemplate } from "./template.ts";
+import { splitTemplate } from "./template.ts";
 import { placeOfValue, withoutTags } from "./tracked-body.ts";
 
 const URL_ATTRIBUTES = new Set(["href", "action", "src"]);

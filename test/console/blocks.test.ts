@@ -14,6 +14,7 @@ import {
   confirm,
   makeCampaignSender,
   makeSender,
+  preview,
   readMail,
   type Sender,
   sendAndWait,
@@ -184,6 +185,21 @@ describe("A draft of blocks", () => {
     assert.ok(reason instanceof TRPCClientError);
     assert.deepEqual([reason.data.status, reason.data.edited.by], [409, winner]);
     assert.match((await show(one)).body ?? "", new RegExp(`${winner}'s`.replace("'", "&#39;")));
+  });
+
+  it("is saved with a merge tag that there is not, which the preview names and a send refuses", async () => {
+    const own = await makeSender({ recipients: 1 });
+    const { content } = (await clientNamed(own, "Ada", "EDITOR")).app;
+    const one = { type: "newsletter", id: own.newsletterId } as const;
+    await content.saveBlocks.mutate({ body: { ...one, blocks: document(paragraph(tag("name"))), preheader: null } });
+    const { problems } = (await content.preview.query({ query: one })).data;
+    assert.deepEqual(
+      problems.map(({ message }) => message.match(/\{\{ name \}\}/)?.[0]),
+      ["{{ name }}"],
+    );
+    const refused = await preview(own);
+    assert.equal(codeOf(refused), "campaign_not_ready");
+    assert.match(refused.text, /\{\{ name \}\}/);
   });
 
   it("refuses what it cannot be, with the place, and changes nothing", async () => {

@@ -308,6 +308,21 @@ describe("The editor of a draft", function () {
     });
   });
 
+  it("saves a merge tag that there is not, and shows so in its settings", async () => {
+    await inPage({}, async (page) => {
+      const { saved } = await open(page, undefined, "?view=text");
+      await shownOf(page, "<p>Welcome, {{ name }}</p>");
+      const tag = { type: "mergeTag", attrs: { name: "name" } };
+      assert.deepEqual((await saved()).blocks, { type: "doc", content: [words(word("Welcome, "), tag)] });
+      await page.locator(".ProseMirror .chip").click();
+      const shows = page.getByLabel("Shows");
+      assert.equal(await shows.locator(":checked").textContent(), "Name (unknown in this email)");
+      await shows.selectOption("First name");
+      await page.locator(".ProseMirror .chip", { hasText: "First name" }).waitFor();
+      assert.equal(await shows.getByText("unknown").count(), 0);
+    });
+  });
+
   it("uploads an image that is pasted or dropped, shows it, asks for its text, and has the cursor below it", async () => {
     await inPage({ viewport: { width: 1_440, height: 900 } }, async (page) => {
       const { app, saved } = await open(page);

@@ -174,6 +174,15 @@ describe("Blocks", () => {
     assert.doesNotMatch(hrefs.html, /mailing list/, "no footer beside an own link");
   });
 
+  it("leave a merge tag that there is not to the check of the template", () => {
+    const html = compile(document(paragraph("Welcome, ", tag("name", "you"), tag("constructor"))));
+    const found = checkContent({ subject: "", html });
+    assert.deepEqual(
+      found.map((problem) => [problem.kind, problem.kind === "unknown_tag" && problem.tag]),
+      ["name", "constructor"].map((name) => ["unknown_tag", name]),
+    );
+  });
+
   it("put a preheader before the text, hidden, which is a template", () => {
     const { html, text } = show(document(paragraph("Text")), PERSON, "Hi {{ first_name }} & <b>");
     assert.match(html, /<body[^>]*>\n<div style="display:none[^"]*">Hi Ada &amp; &lt;b&gt;&zwnj;/);
@@ -196,7 +205,7 @@ describe("Blocks", () => {
       [paragraph(words("a", { type: "blink" })), `${place}.content.0.marks.0.type`],
       [{ ...paragraph(), attrs: { onclick: "x" } }, `${place}.attrs`],
       [paragraph(words("a", linkTo("javascript:alert(1)"))), `${place}.content.0.marks.0.attrs.href`],
-      [paragraph(tag("constructor")), `${place}.content.0.attrs.name`],
+      [paragraph(tag("fields..a")), `${place}.content.0.attrs.name`],
       [paragraph(tag("first_name }}{% x")), `${place}.content.0.attrs.name`],
     ];
     for (const [node, at] of cases) assert.deepEqual(refusedAt(document(inside(node))), [at]);

@@ -5,8 +5,9 @@ import PostalMime from "postal-mime";
 import { runTask } from "../../domain/mail/examination-thread.ts";
 import { UnsendableError } from "../../domain/mail/header.ts";
 import { composeMessage, type MessageContent, type MessageRecipient } from "../../domain/mail/message.ts";
-import { compileTemplate, MERGE_TAGS, type MergeValues } from "../../domain/mail/template.ts";
+import { compileTemplate, type MergeValues } from "../../domain/mail/template.ts";
 import { TemplateError } from "../../domain/mail/template-problem.ts";
+import { MERGE_TAGS } from "../../lib/merge-tags.ts";
 
 const newsletter = (name: string) => readFileSync(new URL(`../data/newsletters/${name}`, import.meta.url), "utf8");
 

@@ -2,8 +2,9 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import fc from "fast-check";
 import { Liquid } from "liquidjs";
-import { checkContent, compileTemplate, MERGE_TAGS, type MergeValues } from "../../domain/mail/template.ts";
+import { checkContent, compileTemplate, type MergeValues } from "../../domain/mail/template.ts";
 import { TemplateError } from "../../domain/mail/template-problem.ts";
+import { MERGE_TAGS } from "../../lib/merge-tags.ts";
 import { cpuMs } from "../support/cpu.ts";
 
 const newsletter = (name: string) => readFileSync(new URL(`../data/newsletters/${name}`, import.meta.url), "utf8");

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { NETWORKS } from "../../../lib/mail-style.ts";
-import { MERGE_TAGS } from "../template.ts";
+import { MERGE_TAGS, TAG_NAME } from "../../../lib/merge-tags.ts";
 
 /** A document of blocks, as ProseMirror writes it in JSON: a writer's text, from which `compileBlocks` makes the HTML of a mail. */
 
@@ -9,8 +9,6 @@ const MAX_TEXT = 100_000;
 const MAX_LABEL = 1_000;
 const MAX_URL = 2_000;
 
-const name = `(?:${MERGE_TAGS.join("|")}|fields\\.[a-z][a-z0-9_]{0,99})`;
-const TAG_NAME = new RegExp(`^${name}$`);
 /** A whole URL. */
 export const URL_TAG = /^\{\{\s*(unsubscribe_url|tracking_url|web_url|fields\.[a-z][a-z0-9_]{0,99})\s*\}\}$/;
 
@@ -59,7 +57,7 @@ const inline = z.discriminatedUnion("type", [
   z.strictObject({
     type: z.literal("mergeTag"),
     attrs: z.strictObject({
-      name: z.string().regex(TAG_NAME, "must be the name of a merge tag"),
+      name: z.string().regex(new RegExp(`^${TAG_NAME}$`), "must be the name of a merge tag"),
       fallback: z.string().max(200).nullish(),
     }),
     marks,

@@ -4,7 +4,7 @@ import { Field, type FieldProps } from "../../form.tsx";
 import { PickImage } from "../../images.tsx";
 import { type Block, caretAfter, setValues } from "./commands.ts";
 import { imageValues, isOwn, type SocialLink } from "./schema.ts";
-import { NAMES, tagNames } from "./text.ts";
+import { NAMES, tagName, tagNames } from "./text.ts";
 
 type Input = readonly [name: string, label: string, more?: Omit<FieldProps, "name" | "label">];
 
@@ -38,6 +38,12 @@ const INPUTS: Readonly<Record<string, readonly Input[]>> = {
   ],
 };
 
+/** @param current may be a name that a writer has typed */
+const tagChoices = (tags: readonly string[], current: string) => ({
+  ...(tags.includes(current) ? {} : { [current]: `${tagName(current)} (unknown in this email)` }),
+  ...tagNames(tags),
+});
+
 interface PanelProps {
   editor: Editor;
   block: Block;
@@ -58,7 +64,9 @@ export function Panel({ editor, block, tags, onClose }: PanelProps) {
     ...(INPUTS[name] ?? []).filter(([key]) =>
       key === "widths" ? block.node.childCount === 2 : key !== "src" || !isOwn(block.node.attrs["src"]),
     ),
-    ...(name === "mergeTag" ? [["name", "Shows", { choices: tagNames(tags) }] as const] : []),
+    ...(name === "mergeTag"
+      ? [["name", "Shows", { choices: tagChoices(tags, block.node.attrs["name"]) }] as const]
+      : []),
   ];
   if (inputs.length === 0 && name !== "socialLinks") return null;
   return (

@@ -3,6 +3,7 @@ import { type DOMOutputSpec, type Node as PageNode, DOMParser as PageParser, typ
 import { Plugin } from "@tiptap/pm/state";
 import StarterKit from "@tiptap/starter-kit";
 import { CONTENT_WIDTH, NETWORKS, textOn } from "../../../../lib/mail-style.ts";
+import { TAG_NAME } from "../../../../lib/merge-tags.ts";
 import { cleanPaste } from "./paste.ts";
 import { blocksText, tagName, tagText } from "./text.ts";
 
@@ -187,7 +188,7 @@ const Html = leaf({
 });
 
 /** `{{ first_name }}` and `{{ first_name | default: "there" }}`. */
-const TAG = String.raw`\{\{\s*([\w.]+)\s*(?:\|\s*default:\s*["']([^"'{}]*)["']\s*)?\}\}`;
+const TAG = String.raw`\{\{\s*(${TAG_NAME})\s*(?:\|\s*default:\s*["']([^"'{}]*)["']\s*)?\}\}`;
 const tagOf = ([, name, fallback]: readonly (string | undefined)[]) => ({ name, fallback: fallback ?? null });
 
 const MergeTag = leaf({
