@@ -17,7 +17,14 @@ export const LAYERS: Readonly<Record<string, readonly string[]>> = {
   workflows: ["activities (types)", "domain (types)", "domain/sends/pause-reasons.ts", "temporal"],
   workers: ["activities", "config", "db", "domain", "lib", "temporal", "workflows (types)"],
   api: ["activities/smtp/verify.ts", "config", "db", "domain", "lib", "temporal", "workflows (types)"],
-  console: ["api (types)", "api/rest/messages.ts", "lib/mail-style.ts", "lib/merge-tags.ts", "lib/subject.ts"],
+  console: [
+    "api (types)",
+    "api/rest/messages.ts",
+    "lib/mail-link.ts",
+    "lib/mail-style.ts",
+    "lib/merge-tags.ts",
+    "lib/subject.ts",
+  ],
   stack: ["config", "console/build.ts", "db", "domain", "lib", "temporal"],
   app: [
     "activities/smtp/verify.ts",

@@ -323,6 +323,44 @@ describe("The editor of a draft", function () {
     });
   });
 
+  it("checks a link before its dialog closes, and completes that of a button once the writer leaves it", async () => {
+    await inPage({}, async (page) => {
+      const { saved } = await open(page, undefined, "?view=text");
+      await text(page).focus();
+      await press(page, "Control+k");
+      const dialog = page.getByRole("dialog", { name: "Link" });
+      await dialog.getByLabel("Text").fill("Anna");
+      const address = dialog.getByLabel("Address");
+      assert.ok(await address.locator("xpath=..").locator("option[value='{{ unsubscribe_url }}']").count());
+      for (const href of ["{{ web_version_url }}", "htmlemail"]) {
+        await address.fill(href);
+        await press(page, "Enter");
+        await dialog.locator(".field .wrong", { hasText: "or be one merge tag" }).waitFor();
+      }
+      await address.fill("anna@example.com");
+      await press(page, "Enter");
+      await focused(page, ".ProseMirror");
+      await press(page, "Enter");
+      await typeBlock(page, "Button");
+      const link = page.getByLabel("Link", { exact: true }).and(page.locator("input"));
+      await link.fill("nowhere");
+      await press(page, "Tab");
+      const refusal = page.locator(".panel").getByText("or be one merge tag");
+      await refusal.waitFor();
+      await link.fill("example.com/a");
+      await refusal.waitFor({ state: "detached" });
+      await press(page, "Enter");
+      await focused(page, ".ProseMirror");
+      await type(page, "Below");
+      const content = [
+        words(word("Anna", linkTo("mailto:anna@example.com"))),
+        { type: "button", attrs: { label: "Read more", href: "https://example.com/a" } },
+        words(word("Below")),
+      ];
+      assert.deepEqual((await saved()).blocks, { type: "doc", content });
+    });
+  });
+
   it("uploads an image that is pasted or dropped, shows it, asks for its text, and has the cursor below it", async () => {
     await inPage({ viewport: { width: 1_440, height: 900 } }, async (page) => {
       const { app, saved } = await open(page);

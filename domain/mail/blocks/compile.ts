@@ -1,3 +1,4 @@
+import { URL_TAG, urlParts } from "../../../lib/mail-link.ts";
 import {
   CONTENT_WIDTH,
   DARK,
@@ -11,7 +12,7 @@ import {
 } from "../../../lib/mail-style.ts";
 import type { Brand } from "../../teams/brand.ts";
 import { compileTemplate, literalHtml, splitTemplate } from "../template.ts";
-import { type Block, type BlockDocument, type Inline, URL_TAG, urlParts } from "./schema.ts";
+import type { Block, BlockDocument, Inline } from "./schema.ts";
 
 /*
  * Layout by tables, with widths for Outlook in comments that it alone reads. Each text states its colour and each area its

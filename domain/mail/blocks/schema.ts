@@ -1,6 +1,7 @@
 import { z } from "zod";
+import { isLink, isWebUrl, LINK_RULE } from "../../../lib/mail-link.ts";
 import { NETWORKS } from "../../../lib/mail-style.ts";
-import { MERGE_TAGS, TAG_NAME } from "../../../lib/merge-tags.ts";
+import { TAG_NAME } from "../../../lib/merge-tags.ts";
 
 /** A document of blocks, as ProseMirror writes it in JSON: a writer's text, from which `compileBlocks` makes the HTML of a mail. */
 
@@ -9,36 +10,9 @@ const MAX_TEXT = 100_000;
 const MAX_LABEL = 1_000;
 const MAX_URL = 2_000;
 
-/** A whole URL. */
-export const URL_TAG = /^\{\{\s*(unsubscribe_url|tracking_url|web_url|fields\.[a-z][a-z0-9_]{0,99})\s*\}\}$/;
-
-const valueTag = `(?:${MERGE_TAGS.filter((one) => !one.endsWith("_url")).join("|")}|fields\\.[a-z][a-z0-9_]{0,99})`;
-const TAG = new RegExp(`\\{\\{\\s*(${valueTag})\\s*\\}\\}`);
-/** Texts of a URL and names of its merge tags, in turns. One before the path would choose the server: it stays a text. */
-export function urlParts(href: string): string[] {
-  const [server = ""] = /^https?:\/\/[^/?#{}]+[/?#]/i.exec(href) ?? [];
-  if (server === "") return [href];
-  const [first = "", ...rest] = href.slice(server.length).split(TAG);
-  return [server + first, ...rest];
-}
-const withoutTags = (href: string) =>
-  urlParts(href)
-    .map((part, i) => (i % 2 ? "x" : part))
-    .join("");
-
-/** The URL parser would take a control character out of a scheme, or white space. */
-const isUrl = (text: string, scheme: RegExp) => scheme.test(text) && URL.canParse(text) && !/[\s\p{Cc}\\]/u.test(text);
-const url = (scheme: RegExp, rule: string, isLink = false) =>
-  z
-    .string()
-    .max(MAX_URL)
-    .refine((text) => (isLink ? URL_TAG.test(text) || isUrl(withoutTags(text), scheme) : isUrl(text, scheme)), rule);
-const href = url(
-  /^(?:https?:\/\/|mailto:|tel:)/i,
-  "must begin with http:, https:, mailto: or tel:, or be one merge tag",
-  true,
-);
-export const imageUrl = url(/^https?:\/\//i, "must begin with http: or https:");
+const url = z.string().max(MAX_URL);
+const href = url.refine(isLink, LINK_RULE);
+export const imageUrl = url.refine(isWebUrl, "must begin with http: or https:");
 /** A block is saved before its URL is known. */
 const orNone = (schema: z.ZodString) => z.union([z.literal(""), schema]);
 

@@ -3,6 +3,7 @@ import { NodeSelection, Selection } from "@tiptap/pm/state";
 import { type CSSProperties, useEffect, useReducer, useRef, useState } from "react";
 import { createPortal, flushSync } from "react-dom";
 import { FONT_FAMILIES, readableOn, textOn } from "../../../../lib/mail-style.ts";
+import { HttpRefusal } from "../../../api.ts";
 import { useData } from "../../../session.tsx";
 import { Dialog } from "../../dialog.tsx";
 import { Form } from "../../form.tsx";
@@ -29,7 +30,7 @@ import { blockAtHeight, Handle } from "./handle.tsx";
 import { choose, type Kind, MENU_ID, menuAt, type Option, Options } from "./menu.tsx";
 import { Panel } from "./panel.tsx";
 import { EXTENSIONS, imageValues } from "./schema.ts";
-import { blocksText } from "./text.ts";
+import { blocksText, linkOf, linkProblem, linkTags } from "./text.ts";
 import { Toolbar } from "./toolbar.tsx";
 
 const WORDS =
@@ -308,30 +309,43 @@ export function BlocksEditor({ value, onChange, tags, readOnly, shownPath }: Bod
       <Notice>{upload.isPending && "Uploading…"}</Notice>
       <Problem error={upload.error} />
       {!readOnly && <p className="muted">{WORDS}</p>}
-      {editor && isLinking && <LinkDialog editor={editor} onClose={() => setLinking(false)} />}
+      {editor && isLinking && <LinkDialog editor={editor} tags={tags} onClose={() => setLinking(false)} />}
     </div>
   );
 }
 
-function LinkDialog({ editor, onClose }: { editor: Editor; onClose: () => void }) {
+interface LinkDialogProps {
+  editor: Editor;
+  tags: readonly string[];
+  onClose: () => void;
+}
+
+function LinkDialog({ editor, tags, onClose }: LinkDialogProps) {
   const current = editor.getAttributes("link")["href"] as string | undefined;
   const needsText = editor.state.selection.empty && current === undefined;
   useEffect(() => () => void editor.commands.focus(), [editor]);
   const save = async ({ href = "", text }: Record<string, string>) => {
-    const url = /^[\w-]+(\.[\w-]+)+([/?#]|$)/.test(href) ? `https://${href}` : href;
+    const url = linkOf(href);
+    const problem = linkProblem(url);
+    if (problem) throw new HttpRefusal({ message: problem, status: 400, param: "href", problems: { href: problem } });
     const chain = editor.chain().extendMarkRange("link");
     const link = { type: "text", text: text || url, marks: [{ type: "link", attrs: { href: url } }] };
-    const isSet = (
-      url === "" ? chain.unsetLink() : needsText ? chain.insertContent(link) : chain.setLink({ href: url })
-    ).run();
-    return isSet ? "" : "This is not a valid link: begin with https://, mailto: or a merge tag.";
+    (url === "" ? chain.unsetLink() : needsText ? chain.insertContent(link) : chain.setLink({ href: url })).run();
+    return "";
   };
   return (
     <Dialog title="Link" onClose={onClose}>
       <Form
         submit="Save link"
         inputs={[
-          ["href", "Address", { hint: "https://…, mailto:… or a merge tag. Leave empty for no link." }],
+          [
+            "href",
+            "Address",
+            {
+              suggestions: linkTags(tags),
+              hint: "https://…, an email address or a merge tag. Leave empty for no link.",
+            },
+          ],
           ...(needsText ? [["text", "Text", { required: true }] as const] : []),
         ]}
         values={{ href: current }}

@@ -1,10 +1,11 @@
 import type { Editor } from "@tiptap/core";
+import { useState } from "react";
 import { NETWORKS } from "../../../../lib/mail-style.ts";
 import { Field, type FieldProps } from "../../form.tsx";
 import { PickImage } from "../../images.tsx";
 import { type Block, caretAfter, setValues } from "./commands.ts";
 import { imageValues, isOwn, type SocialLink } from "./schema.ts";
-import { NAMES, tagName, tagNames } from "./text.ts";
+import { linkOf, linkProblem, linkTags, NAMES, tagName, tagNames } from "./text.ts";
 
 type Input = readonly [name: string, label: string, more?: Omit<FieldProps, "name" | "label">];
 
@@ -89,21 +90,42 @@ export function Panel({ editor, block, tags, onClose }: PanelProps) {
           }}
         />
       )}
-      {inputs.map(([key, label, more]) => (
-        <Field
-          key={key}
-          name={`block-${key}`}
-          label={label}
-          value={String(block.node.attrs[key] ?? (more?.type === "color" ? WHITE : ""))}
-          onChange={set(key, more?.type)}
-          {...more}
-        />
-      ))}
+      {inputs.map(([key, label, more]) => {
+        const value = String(block.node.attrs[key] ?? (more?.type === "color" ? WHITE : ""));
+        const field = { ...{ name: `block-${key}`, label, value, onChange: set(key, more?.type) }, ...more };
+        return key === "href" ? (
+          <LinkField key={key} {...{ ...field, editor, block, tags }} />
+        ) : (
+          <Field key={key} {...field} />
+        );
+      })}
       {name === "socialLinks" && <SocialInputs editor={editor} block={block} />}
       <button type="button" className="icon" aria-label="Close the settings" onClick={onClose}>
         ✕
       </button>
     </fieldset>
+  );
+}
+
+/** The link of a block, which is completed and checked once the writer leaves it. */
+function LinkField({ editor, block: { from }, tags, ...field }: Omit<PanelProps, "onClose"> & FieldProps) {
+  const [isLeft, setLeft] = useState(true);
+  const leave = () => {
+    setLeft(true);
+    const typed: string = editor.state.doc.nodeAt(from)?.attrs["href"] ?? "";
+    const link = linkOf(typed);
+    // The selection stays: it may be elsewhere by now.
+    if (link !== typed) editor.commands.command(({ tr }) => Boolean(tr.setNodeAttribute(from, "href", link)));
+  };
+  return (
+    <Field
+      {...field}
+      suggestions={linkTags(tags)}
+      problem={isLeft ? linkProblem(field.value ?? "") : undefined}
+      onFocus={() => setLeft(false)}
+      onBlur={leave}
+      onKeyDown={({ key }) => key === "Enter" && leave()}
+    />
   );
 }
 

@@ -1,5 +1,6 @@
 /** Documents of blocks as texts; without the editor's code, which only a draft loads. */
 import type { JSONContent } from "@tiptap/core";
+import { isLink, LINK_RULE, URL_TAG } from "../../../../lib/mail-link.ts";
 import { capitalized } from "../../../api.ts";
 
 type Values = Readonly<Record<string, unknown>>;
@@ -39,6 +40,21 @@ export const tagNames = (tags: readonly string[]): Record<string, string> =>
 
 /** Whether a person may lack its value. */
 export const needsFallback = (name: string): boolean => /^(first_name|last_name|fields\..*)$/.test(name);
+
+/** The merge tags that are a whole link, as the service reads them. */
+export const linkTags = (tags: readonly string[]): string[] =>
+  tags.map((name) => tagText({ name })).filter((text) => URL_TAG.test(text));
+
+/** The link that a writer means by an address. */
+export function linkOf(typed: string): string {
+  const text = typed.trim();
+  if (/^[^\s@:/]+@[\w-]+(\.[\w-]+)+$/.test(text)) return `mailto:${text}`;
+  return /^[\w-]+(\.[\w-]+)+([/?#]|$)/.test(text) ? `https://${text}` : text;
+}
+
+/** Why the service would refuse a link; undefined for one that it takes, and for none. */
+export const linkProblem = (href: string): string | undefined =>
+  href === "" || isLink(href) ? undefined : `The link ${LINK_RULE}.`;
 
 /** As one text for one document: in the order of the names, and without attributes and contents that say nothing. */
 export const blocksText = (document: unknown): string =>
