@@ -126,6 +126,10 @@ describe("Blocks", () => {
       compile(document(paragraph(), picture, paragraph(), paragraph())),
       compile(document(paragraph(), picture)),
     );
+    assert.equal(
+      compile(document(columns([picture, paragraph()], [button("Read", ""), paragraph(), paragraph()], [paragraph()]))),
+      compile(document(columns([picture], [button("Read", "")], [paragraph()]))),
+    );
     const html = compile(document(picture));
     assert.ok(html.includes('<img class="wide image" src="https://example.com/a.png"'));
     assert.match(html, /prefers-color-scheme:dark.*\.image\{background-color:#ffffff!important\}/s);

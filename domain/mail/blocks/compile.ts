@@ -200,6 +200,10 @@ function rowHtml(look: Look, block: Block, side: number, room: number, gap = "")
   }
 }
 
+/** The editor keeps an empty line below a last block that is no text. */
+const withoutEnd = <One extends Block>(blocks: readonly One[]): One[] =>
+  blocks.slice(0, blocks.findLastIndex((block) => block.type !== "paragraph" || block.content.length > 0) + 1);
+
 /** Beside each other where there is room; in Outlook always. One alone is an area. */
 function columnsHtml(around: Look, { content, attrs }: Of<"columns">, gap: string): string {
   const { background, widths } = attrs ?? {};
@@ -211,7 +215,10 @@ function columnsHtml(around: Look, { content, attrs }: Of<"columns">, gap: strin
   const columns = content.map((column, i) => {
     const width = (parts[i] ?? 1) * unit;
     const style = `display:inline-block;width:100%;max-width:${width}px;padding:0 0 8px;vertical-align:top`;
-    const rows = column.content.map((block) => rowHtml(look, block, GUTTER, width - 2 * GUTTER)).join("");
+    const filled = withoutEnd(column.content);
+    // One that is empty keeps its line: Outlook shows no table without a row.
+    const blocks = filled.length > 0 ? filled : column.content;
+    const rows = blocks.map((block) => rowHtml(look, block, GUTTER, width - 2 * GUTTER)).join("");
     const next = i === 0 ? "" : forOutlook(`</td>${cell(width)}`);
     return `${next}<div class="column" style="${style}">${TABLE} width="100%">${rows}</table></div>`;
   });
@@ -281,9 +288,7 @@ export function compileBlocks({ blocks, preheader, brand }: BlockSource): string
   const lang = ` lang="${brand.language}"`;
   const page = brand.backgroundColor;
   const look = lookOf({ family: FONT_FAMILIES[brand.font], accent: brand.accentColor });
-  // The editor keeps an empty line below a last block that is no text.
-  const last = blocks.content.findLastIndex((block) => block.type !== "paragraph" || block.content.length > 0);
-  const content = blocks.content.slice(0, last + 1);
+  const content = withoutEnd(blocks.content);
   /** Nothing white stands between two areas, and none between an area and the end of the card. */
   const gapBefore = (next: number, height: number) =>
     isArea(content[next - 1] ?? content[next]) && isArea(content[next] ?? content[next - 1]) ? "" : space(height);
