@@ -653,6 +653,16 @@ describe("The editor of a draft", function () {
       const style = "text-align: center;";
       assert.equal(await cells.last().innerHTML(), `<p style="${style}"><strong>b</strong>c</p>`);
 
+      // Another style keeps the alignment.
+      for (const [name, element] of [
+        ["Heading 2", "h2"],
+        ["Text", "p"],
+        ["Quote", "blockquote > p"],
+      ] as const) {
+        await page.getByLabel("Style", { exact: true }).selectOption(name);
+        await cells.last().locator(`${element}[style="${style}"]`, { hasText: "bc" }).waitFor();
+      }
+
       // Before the image, where no text is yet.
       await page.locator(".ProseMirror > [data-block=image]").click();
       await press(page, "ArrowLeft", "Control+Shift+e");

@@ -39,13 +39,26 @@ const RARE: Readonly<Record<string, Run>> = {
 const HEADINGS = { "0": "Text", "1": "Heading 1", "2": "Heading 2", "3": "Heading 3" };
 const AROUND = { bulletList: "List", orderedList: "Numbered list", blockquote: "Quote" };
 
+/** The style of the text at the cursor. */
+function styleOf(editor: Editor): string {
+  const level = editor.isActive("heading") ? editor.getAttributes("heading")["level"] : 0;
+  return Object.keys(AROUND).find((name) => editor.isActive(name)) ?? String(level);
+}
+
 function setStyle(editor: Editor, value: string): void {
   const chain = editor.chain();
   if (value === "bulletList") chain.toggleBulletList();
   else if (value === "orderedList") chain.toggleOrderedList();
-  else if (value === "blockquote") chain.clearNodes().setBlockquote();
-  else if (value === "0") chain.clearNodes();
-  else chain.clearNodes().setHeading({ level: Number(value) as 1 | 2 | 3 });
+  else {
+    // Only these are left: it would take the alignment of a text, too.
+    if (styleOf(editor) in AROUND) chain.clearNodes();
+    chain.command(({ tr, state: { schema } }) => {
+      const type = schema.nodes[value in HEADINGS && value !== "0" ? "heading" : "paragraph"];
+      const { from, to } = tr.selection;
+      return Boolean(type && tr.setBlockType(from, to, type, ({ attrs }) => ({ ...attrs, level: Number(value) })));
+    });
+    if (value === "blockquote") chain.setBlockquote();
+  }
   chain.run();
 }
 
@@ -88,8 +101,6 @@ export function Toolbar({ editor, onOpen, children }: ToolbarProps) {
       {shown}
     </button>
   );
-  const level = editor.isActive("heading") ? editor.getAttributes("heading")["level"] : 0;
-  const style = Object.keys(AROUND).find((name) => editor.isActive(name)) ?? String(level);
   return (
     <div
       ref={ref}
@@ -112,7 +123,7 @@ export function Toolbar({ editor, onOpen, children }: ToolbarProps) {
       <Select
         aria-label="Style"
         choices={{ ...HEADINGS, ...AROUND }}
-        value={style}
+        value={styleOf(editor)}
         onChange={(value) => setStyle(editor, value)}
       />
       {MARKS.map(button)}
