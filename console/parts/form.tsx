@@ -243,19 +243,19 @@ export const textsOf = (names: readonly string[]) => Object.fromEntries(names.ma
 /** More are found by some letters of their texts. */
 export const MOST_LISTED = 12;
 
-export function Select({ choices, onChange, ...select }: ComboboxProps<string>) {
-  const options = Object.entries(choices);
-  if (options.length > MOST_LISTED) return <Combobox {...{ choices, onChange, ...select }} />;
-  return (
-    <select {...(select as object)} onChange={onChange && (({ target }) => onChange(target.value))}>
-      {options.map(([value, text]) => (
-        <option key={value} value={value}>
-          {text}
-        </option>
-      ))}
-    </select>
-  );
-}
+export const Select = (props: ComboboxProps<string>) =>
+  Object.keys(props.choices).length > MOST_LISTED ? <Combobox {...props} /> : <ListSelect {...props} />;
+
+/** The browser's own list, however many choices there are: a combobox is as wide as a field. */
+export const ListSelect = ({ choices, onChange, ...select }: ComboboxProps<string>) => (
+  <select {...(select as object)} onChange={onChange && (({ target }) => onChange(target.value))}>
+    {Object.entries(choices).map(([value, text]) => (
+      <option key={value} value={value}>
+        {text}
+      </option>
+    ))}
+  </select>
+);
 
 export interface TicksProps {
   className?: string;

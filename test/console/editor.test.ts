@@ -323,6 +323,21 @@ describe("The editor of a draft", function () {
     });
   });
 
+  it("keeps the list of merge tags small beside its field, also with many custom fields", async () => {
+    const { owner, team, newsletterId } = await makeSender({ recipients: 0 });
+    await inPage({}, async (page) => {
+      const { app } = await consoleClient(await enter(page, owner.id), team.id);
+      for (let i = 1; i <= 9; i++)
+        await app.audience.createField.mutate({ body: { name: `field_${i}`, type: "text" } });
+      await page.goto(`${(await stack()).origin}/console/${team.id}/live/newsletters/${newsletterId}`);
+      const list = page.getByLabel("Personalise: Subject");
+      await list.selectOption("Field 9");
+      assert.match(await page.getByLabel("Subject", { exact: true }).inputValue(), /\{\{ fields\.field_9 /);
+      const [small, field] = await Promise.all([list, page.locator(".tagged").first()].map((one) => one.boundingBox()));
+      assert.ok(small && field && small.width < 60 && small.y - field.y < 8, JSON.stringify([small, field]));
+    });
+  });
+
   it("checks a link before its dialog closes, and completes that of a button once the writer leaves it", async () => {
     await inPage({}, async (page) => {
       const { saved } = await open(page, undefined, "?view=text");

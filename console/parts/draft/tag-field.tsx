@@ -1,5 +1,5 @@
 import { useRef } from "react";
-import { Field, type FieldProps, Select } from "../form.tsx";
+import { Field, type FieldProps, ListSelect } from "../form.tsx";
 import { needsFallback, tagNames } from "./blocks/text.ts";
 
 interface TagFieldProps extends FieldProps {
@@ -26,7 +26,7 @@ export function TagField({ tags, ...field }: TagFieldProps) {
     <div ref={ref} className="tagged">
       <Field {...field} spellCheck autoComplete="off" />
       {!field.readOnly && (
-        <Select
+        <ListSelect
           aria-label={`Personalise: ${field.label}`}
           value=""
           title="Personalise"
