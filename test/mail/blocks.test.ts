@@ -135,6 +135,10 @@ describe("Blocks", () => {
     assert.match(html, /prefers-color-scheme:dark.*\.image\{background-color:#ffffff!important\}/s);
     const [logo] = logoBlocks({ logoUrl: "https://example.com/a.png", teamName: "A" }) as [Node];
     assert.ok(compile(document(logo)).includes('<img class="image logo" src='), "with an edge of it");
+    assert.ok(
+      compile(document(paragraph(), logo)).includes('<img class="image" src='),
+      "a picture of the text has none",
+    );
     const face = { ...logo, attrs: { ...logo.attrs, shape: "round" } };
     assert.ok(compile(document(face)).includes('<img class="image" src='));
     const onDark = { ...columns([picture]), attrs: { background: "#0b3d91" } };

@@ -37,6 +37,8 @@ interface Look {
   accent: string;
   /** Of an area whose colours are its own, also in the dark. */
   isFixed: boolean;
+  /** Of the first block, whose small image is a logo. */
+  isTop?: boolean;
 }
 
 function lookOf({ family, accent }: Pick<Look, "family" | "accent">, background?: string | null): Look {
@@ -50,7 +52,8 @@ const inDark = ({ isFixed }: Look, name: string) => (isFixed ? "" : ` class="${n
 
 /**
  * A page in the colour of its card has that in the dark, too: the footer below the card stands on the page. On another one the card is
- * apart from the window, where that is wider. An image keeps its white: a logo of dark letters is made for it, which may fill it to its edge.
+ * apart from the window, where that is wider. An image keeps its white: one of dark letters is made for it. A logo, which may fill it to its
+ * edge, has some around it.
  */
 function stylesOf({ accentColor, backgroundColor }: MailBrand): string {
   const isOfCard = backgroundColor.toLowerCase() === CARD;
@@ -128,7 +131,7 @@ function imageHtml(look: Look, { src, alt, width, href, shape }: Of<"image">["at
   if (src === "") return "";
   const shown = Math.round(Math.min(width ?? room, room));
   const style = `display:inline-block;vertical-align:bottom;width:100%;max-width:${shown}px;height:auto;border:0${shape ? ";border-radius:50%" : ""}`;
-  const ofDark = look.isFixed ? [] : ["image", ...(shown <= LOGO_WIDTH && !shape ? ["logo"] : [])];
+  const ofDark = look.isFixed ? [] : ["image", ...(look.isTop && shown <= LOGO_WIDTH && !shape ? ["logo"] : [])];
   const names = [...(shown === Math.round(room) ? ["wide"] : []), ...ofDark].join(" ");
   const name = names && ` class="${names}"`;
   const image = `<img${name} src="${literalHtml(src)}" alt="${literalHtml(alt ?? "")}" width="${shown}" style="${style}">`;
@@ -293,7 +296,8 @@ export function compileBlocks({ blocks, preheader, brand }: BlockSource): string
   const gapBefore = (next: number, height: number) =>
     isArea(content[next - 1] ?? content[next]) && isArea(content[next] ?? content[next - 1]) ? "" : space(height);
   // The console's preview scrolls to a block by its id.
-  const row = (block: Block, i: number) => rowHtml(look, block, PADDING, CONTENT_WIDTH, gapBefore(i + 1, 16));
+  const row = (block: Block, i: number) =>
+    rowHtml({ ...look, isTop: i === 0 }, block, PADDING, CONTENT_WIDTH, gapBefore(i + 1, 16));
   const rows = content.map((block, i) => row(block, i).replace("<tr>", `<tr id="b${i}">`)).join("");
   const card = `<div class="card" style="max-width:${WIDTH}px;margin:0 auto;background-color:#ffffff">${TABLE} width="100%">`;
   return `<!doctype html>
