@@ -277,11 +277,15 @@ describe("The editor of a draft", function () {
       const own = link("https://recast.ai/?ref=news", "Recast.AI");
       assert.equal(await shownOf(page, `<p>By ${own} now</p>`), `<p>By ${own} now</p>`);
       assert.equal(await shownOf(page, own, "Selected"), `<p>${own}</p>`);
+      const address = "https://example.com/x";
+      assert.equal(await shownOf(page, address, "Selected"), `<p>${link(address, "Selected")}</p>`);
       assert.equal(await shownOf(page, "<p>example.com</p>"), `<p>${link("https://example.com", "example.com")}</p>`);
       const lines =
         "<!--StartFragment--><span>NEWS</span><br><span>MARCH <b>2016</b></span><br>Dear<br><p>Two</p><br><p>Three</p>";
       const shown = "<p>NEWS<br>MARCH <strong>2016</strong><br>Dear</p><p>Two</p><p>Three</p>";
       assert.equal(await shownOf(page, lines), shown);
+      const tag = `<span data-block="mergeTag" data-values='{"name":"email"}'></span>`;
+      assert.match(await shownOf(page, `Dear<br>${tag}`), /^<p>Dear<br>.*<span data-block="mergeTag"/);
       const typed = "*|LIST:COMPANY|* and _under_ and **two**";
       assert.equal(await shownOf(page, `<p>${typed}</p>`), `<p>${typed}</p>`);
     });

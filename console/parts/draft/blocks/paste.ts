@@ -16,7 +16,7 @@ const targetOf = (href: string) =>
   (/^https:\/\/www\.google\.com\/url\?/.test(href) && new URL(href).searchParams.get("q")) || href;
 const MARKER = "[data-style*='mso-list:Ignore' i]";
 const LIST = "[data-word]";
-const BLOCKS = "p, div, h1, h2, h3, h4, h5, h6, ul, ol, blockquote, hr, img, [data-block]";
+const BLOCKS = "p, div, h1, h2, h3, h4, h5, h6, ul, ol, blockquote, hr, img";
 /** Characters of a cell that stands in one line with its neighbours. */
 const MOST_IN_CELL = 60;
 const BETWEEN_CELLS = " – ";
