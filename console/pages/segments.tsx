@@ -132,6 +132,7 @@ function Editor({ edits, onKept }: { edits?: Edited<Segment>; onKept?: () => voi
           values={segment}
           submit={segment ? "Save" : "Create segment"}
           isDisabled={conditions === undefined}
+          isChanged={conditions !== saved}
           edits={edits}
           onKept={onKept}
           onSubmit={submit}

@@ -1,5 +1,5 @@
 import { Dialog as Modal } from "@base-ui/react/dialog";
-import { type ReactNode, useRef, useState } from "react";
+import { createContext, type ReactNode, type RefObject, useRef, useState } from "react";
 import { Entries } from "./more.tsx";
 import { Copy, Part } from "./page.tsx";
 
@@ -20,12 +20,44 @@ const focusFirst = (mark: HTMLElement | null) => {
   if (mark && focused?.matches(".dialog")) focused.querySelector<HTMLElement>(FIRST)?.focus();
 };
 
-/** A modal dialog: it holds the focus, Escape closes it, and a press beside it keeps what was typed. Render it while it is open. */
+/** Whether what was typed in the dialog around it is not saved yet. */
+export const UnsavedIn = createContext<RefObject<(() => boolean) | undefined> | null>(null);
+
+interface AskToLeaveProps {
+  onStay: () => void;
+  onLeave: () => void;
+}
+
+/** Asks whether unsaved changes may be lost. */
+export const AskToLeave = ({ onStay, onLeave }: AskToLeaveProps) => (
+  <Dialog title="Unsaved changes" onClose={onStay}>
+    <p>What you changed here is not saved.</p>
+    <div className="actions">
+      <button type="button" className="primary" onClick={onStay}>
+        Stay here
+      </button>
+      <button type="button" className="danger" onClick={onLeave}>
+        Leave without saving
+      </button>
+    </div>
+  </Dialog>
+);
+
+/**
+ * A modal dialog: it holds the focus, Escape closes it but asks where a form in it was changed, and a press beside it
+ * keeps what was typed. Render it while it is open.
+ */
 export function Dialog({ title, onClose, children, isAlert = false }: DialogProps) {
   const popup = useRef<HTMLDivElement>(null);
+  const unsaved = useRef<() => boolean>(undefined);
+  const [isAsking, setAsking] = useState(false);
   const first = () => popup.current?.querySelector<HTMLElement>(FIRST) ?? popup.current;
   return (
-    <Modal.Root open onOpenChange={onClose} disablePointerDismissal>
+    <Modal.Root
+      open
+      onOpenChange={(_, { reason }) => (reason === "escape-key" && unsaved.current?.() ? setAsking(true) : onClose())}
+      disablePointerDismissal
+    >
       <Modal.Portal>
         <Modal.Backdrop className="backdrop" />
         <Modal.Popup ref={popup} className="dialog" role={isAlert ? "alertdialog" : "dialog"} initialFocus={first}>
@@ -36,11 +68,14 @@ export function Dialog({ title, onClose, children, isAlert = false }: DialogProp
             </Modal.Close>
           </div>
           <Entries value={undefined}>
-            <Part>
-              {children}
-              <span ref={focusFirst} hidden />
-            </Part>
+            <UnsavedIn value={unsaved}>
+              <Part>
+                {children}
+                <span ref={focusFirst} hidden />
+              </Part>
+            </UnsavedIn>
           </Entries>
+          {isAsking && <AskToLeave onStay={() => setAsking(false)} onLeave={onClose} />}
         </Modal.Popup>
       </Modal.Portal>
     </Modal.Root>

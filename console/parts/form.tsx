@@ -16,6 +16,7 @@ import { useEdit } from "./edit.tsx";
 import { Problem } from "./page.tsx";
 import type { Edited, Version } from "./save-from.ts";
 import { toast } from "./toast.tsx";
+import { useUnsaved } from "./unsaved.tsx";
 
 export type Values = Record<string, string>;
 
@@ -34,6 +35,8 @@ export interface FormProps {
   onSubmit: (values: Values, context: CallContext, save: Save) => Promise<unknown>;
   /** The record that the form changes, which others may change, too. */
   edits?: Edited | undefined;
+  /** Whether what the page keeps for the form is changed; it asks before the page is left, as one with `edits` does. */
+  isChanged?: boolean | undefined;
   /** The change of another one was kept: closes the form, or begins it again. */
   onKept?: (() => void) | undefined;
   /** Not called where `onSubmit` has answered `false`. */
@@ -83,6 +86,8 @@ export function focusRefused(form: HTMLFormElement | null, error: unknown) {
   refused?.focus();
 }
 
+const textOf = (form: HTMLFormElement | null) => (form ? JSON.stringify([...new FormData(form)]) : "");
+
 /** A form whose refusals stand beside their fields. */
 export function Form(props: FormProps) {
   const { onSubmit, onDone, onKept, onCancel, undo, isDanger = false } = props;
@@ -102,7 +107,11 @@ export function Form(props: FormProps) {
     idempotencyKey.current = crypto.randomUUID();
   };
   const sent = useRef("");
-  useEffect(() => void readSchemas(), []);
+  const saved = useRef("");
+  useEffect(() => {
+    saved.current = textOf(form.current);
+    void readSchemas();
+  }, []);
   const { mutate, error, isPending } = useMutation({
     mutationFn: async (given: Values) => {
       assertValid(form.current);
@@ -114,6 +123,7 @@ export function Form(props: FormProps) {
     },
     onSuccess: (result) => {
       if (result === false) return;
+      saved.current = textOf(form.current);
       const [, verb = "", noun = ""] = /^(\w+) ?(?:(?:the|this|an?) )?(.*)$/.exec(submit) ?? [];
       const done = noun ? `${noun} ${DONE[verb]?.toLowerCase()}` : DONE[verb];
       const effect = typeof result === "string" ? result : DONE[verb] && done;
@@ -128,6 +138,11 @@ export function Form(props: FormProps) {
       // about an earlier press, whose answer may have been lost.
       if (status < 500 && status !== 429 && code !== "request_in_flight") renewKey();
     },
+  });
+  const unsaved = useUnsaved({
+    // Once it is sent, the effect may lead to another page.
+    isChanged: () => !isPending && (props.isChanged || textOf(form.current) !== saved.current),
+    isOfDialog: !edits && props.isChanged === undefined,
   });
   const cancel = onCancel && (
     <button type="button" onClick={onCancel}>
@@ -161,6 +176,7 @@ export function Form(props: FormProps) {
         </div>
       </form>
       {dialog}
+      {unsaved}
     </>
   );
 }

@@ -101,6 +101,62 @@ describe("The console's forms", function () {
     });
   });
 
+  it("ask before what was typed is lost by Escape or another page, and keep it by a press beside the dialog", async () => {
+    const { origin } = await stack();
+    const { owner, team } = await makeSender({ recipients: 0 });
+    await inPage({}, async (page) => {
+      await enter(page, owner.id);
+      const at = `${origin}/console/${team.id}/live`;
+      const question = page.getByRole("dialog", { name: "Unsaved changes" });
+      await page.goto(`${at}/lists`);
+      await button(page, "New list").click();
+      const name = page.getByLabel("Name", { exact: true });
+      await name.fill("Readers");
+      await page.mouse.click(2, 2);
+      await page.keyboard.press("Escape");
+      await question.waitFor();
+      assert.deepEqual(await violationsOf(page), []);
+      await button(page, "Stay here").click();
+      await question.waitFor({ state: "detached" });
+      assert.equal(await name.inputValue(), "Readers");
+      await name.press("Escape");
+      await button(page, "Leave without saving").click();
+      await name.waitFor({ state: "detached" });
+      await focused(page, "button[aria-label='New list']");
+
+      const leave = async () => {
+        await page.getByRole("link", { name: "Lists", exact: true }).click();
+        await question.waitFor();
+        await button(page, "Stay here").click();
+        await question.waitFor({ state: "detached" });
+      };
+      const save = async () => {
+        await button(page, "Save").click();
+        await page.getByText("Saved", { exact: true }).waitFor();
+        await page.getByRole("link", { name: "Lists", exact: true }).click();
+        await page.getByRole("heading", { name: "Lists", level: 1 }).waitFor();
+      };
+      await page.goto(`${at}/brand`);
+      await page.getByLabel("Footer").fill("Printed nowhere");
+      await leave();
+      await save();
+      await page.goto(`${at}/settings`);
+      await page.getByRole("combobox", { name: "Time zone" }).fill("Berlin");
+      await page.getByRole("option", { name: "Europe/Berlin" }).click();
+      await leave();
+      await save();
+      await page.goto(`${at}/segments/new`);
+      await page.getByLabel("Value").fill("@example.com");
+      await leave();
+      await page.getByLabel("Name", { exact: true }).fill("Examples");
+      await button(page, "Create segment").click();
+      await page.getByRole("heading", { name: "Examples", level: 1 }).waitFor();
+      await page.getByLabel("Value").fill("@example.net");
+      await leave();
+      await save();
+    });
+  });
+
   it("show an error at its field without a request, and the effect of a save", async () => {
     const { origin } = await stack();
     const { owner, team } = await makeSender({ recipients: 0 });

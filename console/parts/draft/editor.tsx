@@ -1,13 +1,12 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
-import { useBlocker } from "@tanstack/react-router";
 import { type ReactNode, useEffect, useEffectEvent, useId, useRef, useState } from "react";
 import { HttpRefusal, Kept, problemOf, refusalOf } from "../../api.ts";
 import { useRole, useWorkspace } from "../../session.tsx";
-import { Dialog } from "../dialog.tsx";
 import { useEdit } from "../edit.tsx";
 import { assertValid, Field, focusRefused, RefusedBy } from "../form.tsx";
 import { Problem, timeText } from "../page.tsx";
 import type { Kind } from "../send/calls.ts";
+import { useUnsaved } from "../unsaved.tsx";
 import { linesOfText, refusedPlace } from "./blocks/text.ts";
 import { Body } from "./body.tsx";
 import { type Content, changesFrom, contentOf, isHtml, type Place, saveEdits, type Written } from "./content.ts";
@@ -173,6 +172,7 @@ export function Editor({ place, draft, tags, mayWrite, onDirty, shown, children,
       refused.current = { edits, isLasting: status < 500 && status !== 429 };
     },
   });
+  const unsaved = useUnsaved({ isChanged: () => isDirty, save: isAutosaved ? () => mutateAsync(null) : undefined });
   const save = useEffectEvent(() => mutate(null));
   const changedAt = useRef<number>(undefined);
   useEffect(() => {
@@ -287,41 +287,8 @@ export function Editor({ place, draft, tags, mayWrite, onDirty, shown, children,
           )}
         </div>
       )}
-      <Guard isDirty={isDirty} save={isAutosaved ? () => mutateAsync(null) : undefined} />
+      {unsaved}
       {dialog}
     </div>
-  );
-}
-
-const placeOf = ({ pathname, search }: { pathname: string; search: object }) =>
-  `${pathname}?${(search as { step?: string }).step ?? ""}`;
-
-/** Saves before the page or the step is left, and asks where that fails, or where only the member saves. */
-function Guard({ isDirty, save }: { isDirty: boolean; save: (() => Promise<void>) | undefined }) {
-  const leaving = useBlocker({
-    shouldBlockFn: async ({ current, next }) =>
-      isDirty &&
-      placeOf(current) !== placeOf(next) &&
-      (!save ||
-        (await save().then(
-          () => false,
-          () => true,
-        ))),
-    enableBeforeUnload: () => isDirty,
-    withResolver: true,
-  });
-  if (leaving.status !== "blocked") return null;
-  return (
-    <Dialog title="Unsaved changes" onClose={leaving.reset}>
-      <p>This email has unsaved changes.</p>
-      <div className="actions">
-        <button type="button" className="primary" onClick={leaving.reset}>
-          Stay here
-        </button>
-        <button type="button" className="danger" onClick={leaving.proceed}>
-          Leave without saving
-        </button>
-      </div>
-    </Dialog>
   );
 }
