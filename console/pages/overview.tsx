@@ -1,10 +1,13 @@
 import { Link } from "@tanstack/react-router";
 import { Fragment } from "react";
+import type { Client } from "../api.ts";
+import { listColumns } from "../parts/audience/people.tsx";
 import { PageHead, Part, When } from "../parts/page.tsx";
 import { useProgress } from "../parts/send/calls.ts";
 import { Days, Rates, useEarlier } from "../parts/send/figures.tsx";
 import { LiveSend } from "../parts/send/live-send.tsx";
-import { pauseText, reasonText } from "../parts/send/words.ts";
+import { pauseText, people, reasonText } from "../parts/send/words.ts";
+import { Table } from "../parts/table.tsx";
 import { NewDraft } from "../parts/templates.tsx";
 import { useData, useWorkspace } from "../session.tsx";
 
@@ -15,7 +18,7 @@ export function Page() {
       <PageHead title="Overview">
         <NewDraft kind="newsletter" />
       </PageHead>
-      {[Attention, GoingOut, LastSends, LastDays].map((Section) => (
+      {[Attention, GoingOut, LastSends, Audience, LastDays].map((Section) => (
         <Part key={Section.name}>
           <Section />
         </Part>
@@ -24,17 +27,26 @@ export function Page() {
   );
 }
 
+/** Lists that the overview shows. */
+const LISTS = 3;
+
 const STEPS = {
   account: ["accounts", "Connect a sending account"],
-  domain: ["domains", "Publish its domain's DNS records"],
+  domain: ["domains", "Publish your domain's DNS records"],
   list: ["lists", "Create a list"],
   people: ["imports", "Import people"],
   draft: ["newsletters", "Write a newsletter"],
 } as const;
 
+const useAttention = () => useData(["attention"], ({ app }) => app.overview.attention.query({}));
+
 function Attention() {
-  const { client, base } = useWorkspace();
-  const { items, steps, credits } = useData(["attention"], () => client.app.overview.attention.query({}));
+  const { base } = useWorkspace();
+  const { items, steps, credits } = useAttention();
+  const names = Object.keys(STEPS) as (keyof typeof STEPS)[];
+  const left = names.filter((step) => !steps[step]);
+  // Mail may be sent before the records are found: the steps that are done would stand here for as long.
+  const shown = left.every((step) => step === "domain") ? left : names;
   const needOf = ({ kind, type, id, reason }: (typeof items)[number]): readonly [path: string, text: string] => {
     const words = reasonText(reason ?? "");
     if (kind === "account") return [`accounts/${id}`, `cannot send: ${words}.`];
@@ -61,11 +73,11 @@ function Attention() {
           </ul>
         </section>
       )}
-      {Object.values(steps).includes(false) && (
+      {shown.length > 0 && (
         <section className="card stack" aria-label="First steps">
           <h2>First steps</h2>
           <ol className="steps">
-            {(Object.keys(STEPS) as (keyof typeof STEPS)[]).map((step) => {
+            {shown.map((step) => {
               const [path, text] = STEPS[step];
               return (
                 <li key={step}>
@@ -128,6 +140,24 @@ function LastSends() {
         <Link to={`${base}/${last.type}s/${last.id}`}>{last.name}</Link>, <When at={last.completed_at} />
       </p>
       <Rates totals={last.counts} rates={last.rates} beside={sends > 1 && [`Last ${sends} sends`, rates]} />
+    </section>
+  );
+}
+
+function Audience() {
+  const { base } = useWorkspace();
+  const { people: size } = useAttention();
+  const read = ({ app }: Client) => app.audience.lists.query({ query: { largest: LISTS } });
+  const { lists } = useData(["lists", "largest"], read);
+  if (size === 0) return null;
+  return (
+    <section className="stack" aria-label="Audience">
+      <h2>Audience</h2>
+      <p>
+        <Link to={`${base}/people`}>{people(size)}</Link>
+        {lists.length === LISTS && ". The largest lists:"}
+      </p>
+      <Table caption="Largest lists" rows={lists} keyOf={({ id }) => id} columns={listColumns(base)} empty="" />
     </section>
   );
 }

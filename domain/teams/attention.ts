@@ -18,6 +18,8 @@ export interface Attention {
   /** Whether a team has each thing that its first send needs. */
   steps: Record<"account" | "domain" | "list" | "people" | "draft", boolean>;
   credits: { available: number; used_in_a_week: number };
+  /** Addresses of subscribers and contacts. */
+  people: number;
 }
 
 const MAX_ITEMS = 50;
@@ -60,6 +62,7 @@ export async function readAttention(em: EntityManager, tenant: Tenant): Promise<
           ) a order by rank, name, id limit ${MAX_ITEMS}
         ) i), '[]') as items,
       (select row_to_json(credits) from credits) as credits,
+      coalesce((select c.used from contact_slot_counts c where ${own("c")}), 0) as people,
       json_build_object(
         'account', exists (select from email_accounts a where ${own("a")} and a.status = 'ACTIVE'),
         'domain', exists (select from dkim_keys k where ${own("k")} and k.active_since is not null),

@@ -8,7 +8,7 @@ import { attachList } from "../../domain/sends/drafts/drafts.ts";
 import { grantCredits } from "../../domain/teams/credits.ts";
 import { accept, engage, makeLedger, optOut, report, setState } from "../analytics/ledger.ts";
 import { consoleClient, refusalCodeOf, signIn } from "../support/console.ts";
-import { makeMember, makeTeam, unique } from "../support/factories.ts";
+import { makeMember, makeTeam, unique, uniqueEmail } from "../support/factories.ts";
 import {
   addSubscribers,
   type CampaignSender,
@@ -140,6 +140,7 @@ describe("The overview of the console", () => {
     const { em, team, owner, newsletterId, accountId } = sender;
     const client = await clientOf(team.id, owner.id);
     const webhook = await sender.client.post("/webhooks", webhookBody());
+    await sender.client.post("/subscribers", { email: uniqueEmail() });
     const run = (statement: ReturnType<typeof sql>) => statement.execute(kysely(em));
     await sql`
       with account as (update email_accounts set status = 'ERROR', last_error = 'login_refused' where id = ${accountId}),
@@ -151,7 +152,7 @@ describe("The overview of the console", () => {
           'paused_by_client'))
       insert into credit_entries (id, team_id, environment, kind, amount, send_id, cause)
       values (${unique("credit")}, ${team.id}, 'LIVE', 'CONSUME', 8, ${unique("send")}, 'settle')`.execute(kysely(em));
-    const { items, steps, credits } = (await client.app.overview.attention.query({})).data;
+    const { items, steps, credits, people: size } = (await client.app.overview.attention.query({})).data;
     assert.deepEqual(
       items.map(({ kind, id, reason }) => [kind, id, reason]),
       [
@@ -162,6 +163,7 @@ describe("The overview of the console", () => {
       ],
     );
     assert.deepEqual(credits, { available: 1, used_in_a_week: 8 });
+    assert.equal(size, 1);
     assert.deepEqual(steps, { account: false, domain: false, list: true, people: true, draft: true });
     const empty = await makeTeam();
     const { data } = await (await clientOf(empty.team.id, empty.owner.id)).app.overview.attention.query({});

@@ -37,11 +37,7 @@ export function Rates({ totals, rates, beside, onShow }: RatesProps) {
       className="figures"
       of={rows.map(([name, count, figure]) => [
         name,
-        !isTracked && (figure === "opened" || figure === "clicked") ? (
-          <span key={figure} className="muted">
-            Not tracked
-          </span>
-        ) : (
+        (isTracked || (figure !== "opened" && figure !== "clicked")) && (
           <>
             {onShow && count > 0 && figure !== "delivered" ? (
               <button
