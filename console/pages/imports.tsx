@@ -58,6 +58,11 @@ export function Imports() {
           },
           { name: "Imported as", cell: ({ kind }) => kind ?? "not chosen" },
           {
+            name: "List",
+            cell: ({ list_id, list_name }) => list_name && <Link to={`${base}/lists/${list_id}`}>{list_name}</Link>,
+          },
+          { name: "Rows", cell: ({ reported_rows: rows }) => rows, isNumber: true },
+          {
             name: "Status",
             cell: ({ state, ...row }) => (
               <>
@@ -66,6 +71,7 @@ export function Imports() {
             ),
           },
           { name: "Uploaded", cell: ({ created_at }) => <When at={created_at} /> },
+          { name: "By", cell: ({ by }) => by },
         ]}
         empty="No imports yet. Upload a CSV file of people: you see the changes before they are made."
       />

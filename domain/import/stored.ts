@@ -308,10 +308,20 @@ export async function readImport(em: EntityManager, tenant: Tenant, id: string):
   return orNotFound(row);
 }
 
-/** The newest first. */
+/** The newest first, each with the name of its list and of the member who began it. */
 export const listImports = (em: EntityManager, tenant: Tenant, limit: number) =>
   importsOf(em, tenant)
-    .select([sql<ImportKind | null>`options ->> 'kind'`.as("kind")])
+    .select([
+      sql<ImportKind | null>`options ->> 'kind'`.as("kind"),
+      sql<string | null>`options ->> 'listId'`.as("list_id"),
+      sql<
+        string | null
+      >`(select l.name from lists l where ${ofTenant(tenant, "l")} and l.id = options ->> 'listId')`.as("list_name"),
+      sql<number | null>`(outcome -> 'report' ->> 'rows')::int`.as("reported_rows"),
+      sql<string | null>`(select m.name from members m where m.team_id = ${tenant.teamId} and m.id = member_id)`.as(
+        "by",
+      ),
+    ])
     .orderBy("id", "desc")
     .limit(limit)
     .execute();

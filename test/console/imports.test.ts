@@ -122,6 +122,10 @@ describe("An import in the console", () => {
     assert.equal(first?.first_name, "=Ada");
     const listed = (await client.app.imports.list.query({})).data;
     assert.deepEqual([listed[0]?.id, listed[0]?.state, listed[0]?.kind], [id, "DONE", "subscribers"]);
+    assert.deepEqual(
+      [listed[0]?.list_id, listed[0]?.list_name, listed[0]?.reported_rows, listed[0]?.by],
+      [list.id, "Readers", done.report?.rows, "Member"],
+    );
     // The history names no person and no file.
     const { client: temporal, close } = await temporalClient();
     const result = await temporal.workflow.getHandle(orderedWorkflowId("import", id)).result();

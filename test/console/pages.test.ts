@@ -9,10 +9,10 @@ describe("The console's pages", function () {
   before(() => buildConsole());
   const inPage = openBrowser();
 
-  it("show the audience", async () => {
+  it("show the audience and an import's list", async () => {
     const { origin } = await stack();
     const sender = await makeSender({ recipients: 0 });
-    const { owner, team, listId, audience } = sender;
+    const { em, owner, team, listId, audience } = sender;
     const { id: subscriber } = (await sender.client.post("/subscribers", { email: `c@${audience}` })).body.data;
     await sender.client.post(`/lists/${listId}/subscribers`, { subscriber_ids: [subscriber] });
     await inPage({ locale: "en-GB", timezoneId: "UTC" }, async (page) => {
@@ -24,6 +24,17 @@ describe("The console's pages", function () {
       await row("Readers 1 +1").waitFor();
       const steps = page.getByRole("region", { name: "First steps" }).getByRole("listitem");
       assert.deepEqual(await steps.allTextContents(), ["Publish your domain's DNS records"]);
+
+      await em.execute(
+        `insert into imports (id, team_id, environment, member_id, name, size, state, expires_at, options, outcome)
+          values (?, ?, 'LIVE', ?, 'people.csv', 1, 'DONE', now() + interval '1 day', ?, ?)`,
+        [
+          ...[`imp_${team.id}`, team.id, owner.id],
+          ...[JSON.stringify({ kind: "subscribers", listId, uses: [] }), JSON.stringify({ report: { rows: 2_000 } })],
+        ],
+      );
+      await open("imports");
+      await row("people.csv subscribers Readers 2,000 Imported").waitFor();
     });
   });
 });
