@@ -1,5 +1,5 @@
 import { Link } from "@tanstack/react-router";
-import type { Client, DataOf } from "../api.ts";
+import { type Client, capitalized, type DataOf } from "../api.ts";
 import { useUndo } from "../parts/bin.tsx";
 import { plainSubject } from "../parts/draft/content.ts";
 import { STATES } from "../parts/draft/drafts.ts";
@@ -87,11 +87,12 @@ function Page({ kind }: { kind: Kind }) {
           {
             name: "Date",
             cell: (draft) =>
-              draft.send_at ? (
+              draft.send_at && draft.status !== "CANCELLED" ? (
                 <time title={startOf(draft)}>{shortStart(draft)}</time>
               ) : (
                 <span>
-                  Edited <When at={draft.updated_at} isShort />
+                  {draft.completed_at ? capitalized(STATES[draft.status][0]) : "Edited"}{" "}
+                  <When at={draft.completed_at ?? draft.updated_at} isShort />
                 </span>
               ),
           },

@@ -161,10 +161,14 @@ interface WhenProps {
   isAgo?: boolean;
 }
 
+/** "30 Nov 2026, 02:36", or the date alone, as the reader's browser writes it, in their own time zone unless one is given. */
+export const instantText = (at: string, parts: Pick<Intl.DateTimeFormatOptions, "timeStyle" | "timeZone"> = {}) =>
+  new Date(at).toLocaleString(undefined, { dateStyle: "medium", ...parts });
+
 /** An instant in the reader's own time zone. */
 export function When({ at, isShort = false, isAgo = false }: WhenProps) {
   if (!at) return null;
-  const text = (timeStyle?: "short") => new Date(at).toLocaleString(undefined, { dateStyle: "medium", timeStyle });
+  const text = (timeStyle?: "short") => instantText(at, { timeStyle });
   const isNear = Math.abs(Date.parse(at) - Date.now()) < 31 * DAY_MS;
   return (
     <time dateTime={at} title={isAgo ? text("short") : undefined}>

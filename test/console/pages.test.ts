@@ -9,10 +9,10 @@ describe("The console's pages", function () {
   before(() => buildConsole());
   const inPage = openBrowser();
 
-  it("show the audience and an import's list", async () => {
+  it("show the audience, an import's list and a cancelled send", async () => {
     const { origin } = await stack();
     const sender = await makeSender({ recipients: 0 });
-    const { em, owner, team, listId, audience } = sender;
+    const { em, owner, team, listId, newsletterId, audience } = sender;
     const { id: subscriber } = (await sender.client.post("/subscribers", { email: `c@${audience}` })).body.data;
     await sender.client.post(`/lists/${listId}/subscribers`, { subscriber_ids: [subscriber] });
     await inPage({ locale: "en-GB", timezoneId: "UTC" }, async (page) => {
@@ -35,6 +35,16 @@ describe("The console's pages", function () {
       );
       await open("imports");
       await row("people.csv subscribers Readers 2,000 Imported").waitFor();
+
+      const at = "2026-01-05T02:36:00Z";
+      await em.execute("update newsletters set status = 'CANCELLED', send_at = ?, completed_at = ? where id = ?", [
+        ...["2026-12-24T08:00:00Z", at, newsletterId],
+      ]);
+      await open("newsletters");
+      await page.getByRole("cell", { name: "Cancelled 5 Jan 2026", exact: true }).waitFor();
+      await em.execute("update newsletters set status = 'SENT', send_at = ? where id = ?", [at, newsletterId]);
+      await page.reload();
+      await page.getByRole("cell", { name: "5 Jan 2026, 02:36", exact: true }).waitFor();
     });
   });
 });

@@ -10,7 +10,7 @@ import { type Draft, STATES } from "../draft/drafts.ts";
 import { Preview } from "../draft/preview.tsx";
 import { SaveCsv } from "../export.tsx";
 import { ChoiceFilter, choiceOf, useFilters } from "../filters.tsx";
-import { choicesOf, DAY_MS, Part, State, When } from "../page.tsx";
+import { choicesOf, DAY_MS, instantText, Part, State, When } from "../page.tsx";
 import { List, skipEmpty, Table } from "../table.tsx";
 import { Look } from "../templates.tsx";
 import { type Kind, type Send, settled, useCalls } from "./calls.ts";
@@ -22,7 +22,6 @@ const MOST_DAYS = 365;
 /** Most people open and click within this time: its figures grow while they are looked at. */
 const FRESH_MS = 7 * DAY_MS;
 const POLL_MS = 10_000;
-const dateText = (at: string) => new Date(at).toLocaleDateString(undefined, { dateStyle: "medium" });
 const dateOf = (instant: number) => new Date(instant).toISOString().slice(0, 10);
 
 /** The report of a send that has ended. */
@@ -56,7 +55,11 @@ export function Report({ kind, send, draft }: { kind: Kind; send: Send; draft: D
             totals={totals}
             rates={rates}
             beside={
-              last && [label, before, `${sends > 1 ? "The latest: " : ""}${last.name}, ${dateText(last.completed_at)}`]
+              last && [
+                label,
+                before,
+                `${sends > 1 ? "The latest: " : ""}${last.name}, ${instantText(last.completed_at)}`,
+              ]
             }
             onShow={(activity) => show({ activity })}
           />

@@ -3,7 +3,7 @@ import { useRole, useWorkspace } from "../../session.tsx";
 import { Act } from "../act.tsx";
 import { useSettings } from "../draft/drafts.ts";
 import { textsOf } from "../form.tsx";
-import { DAY_MS, relativeText } from "../page.tsx";
+import { DAY_MS, instantText, relativeText } from "../page.tsx";
 import type { Kind } from "./calls.ts";
 
 /** When a send starts, as the service shows it. */
@@ -37,10 +37,7 @@ export const shortStart = ({ send_at, send_zone }: Timed): string | null =>
   send_at === null
     ? null
     : [
-        new Date(send_at).toLocaleString(undefined, {
-          ...{ day: "numeric", month: "short", year: "numeric", hour: "numeric", minute: "2-digit" },
-          timeZone: send_zone ?? undefined,
-        }),
+        instantText(send_at, { timeStyle: "short", timeZone: send_zone ?? undefined }),
         ...(send_zone ? [cityOf(send_zone)] : []),
       ].join(", ");
 

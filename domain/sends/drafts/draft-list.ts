@@ -15,6 +15,8 @@ export interface ListedDraft {
   recipients: number | null;
   send_at: string | null;
   send_zone: string | null;
+  /** When its send ended. */
+  completed_at: string | null;
   updated_at: string;
 }
 
@@ -42,7 +44,8 @@ export async function listDrafts(
   const { rows } = await sql<ListedDraft>`
     select d.id, d.name, d.status, d.subject, array(${targets[type]}) as targets,
       (select s.recipients from sends s where s.id = d.send_id and ${ofTenant(tenant, "s")}) as recipients,
-      ${isoInstant(sql`d.send_at`)} as send_at, d.send_zone, ${isoInstant(sql`d.updated_at`)} as updated_at
+      ${isoInstant(sql`d.send_at`)} as send_at, d.send_zone,
+      ${isoInstant(sql`d.completed_at`)} as completed_at, ${isoInstant(sql`d.updated_at`)} as updated_at
     from ${sql.table(`${type}s`)} d
     where ${ofTenant(tenant, "d")} ${type === "campaign" ? sql`and not d.is_drip` : sql``}
       and (${status ?? null}::text is null or d.status = ${status ?? null})
