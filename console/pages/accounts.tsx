@@ -269,6 +269,12 @@ export function Account() {
           ["Next attempt", refused && <When at={refused.retry_at} />],
           ["Name", account.display_name],
           ["Also sends for", account.allowed_domains.join(", ") || "no other domain"],
+          [
+            "DNS records",
+            <Link key="domain" to={`${base}/domains`}>
+              {account.email.split("@").at(-1)}
+            </Link>,
+          ],
           ["Provider", PROVIDERS[account.provider][0]],
           ["Server", `${account.host}, port ${account.port}`],
           ["Security", account.security === "none" ? "none" : account.security.toUpperCase()],

@@ -134,14 +134,17 @@ function KeyActions({ id: keyId, domain, use, keep_record_until: keptUntil, isFo
   const params = { keyId };
   return (
     <div className="actions">
-      {use === "waiting" && (
-        <Act
-          title="Activate"
-          kind={isFound ? "primary" : undefined}
-          note="Its record is looked up. If it is found, this key signs emails from now on."
-          act={() => calls.activate.mutate({ params, body: {} })}
-        />
-      )}
+      {use === "waiting" &&
+        (isFound ? (
+          <Act
+            title="Activate"
+            kind="primary"
+            note="Its record is looked up once more. If it is found, this key signs emails from now on."
+            act={() => calls.activate.mutate({ params, body: {} })}
+          />
+        ) : (
+          <span className="muted">The key can be activated once its record is found.</span>
+        ))}
       <More of="this key">
         <Act
           title="Remove this key"

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { buildConsole } from "../../console/build.ts";
 import { enter, openBrowser } from "../support/browser.ts";
+import { clientAs } from "../support/console.ts";
 import { makeSender } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
 
@@ -9,12 +10,13 @@ describe("The console's pages", function () {
   before(() => buildConsole());
   const inPage = openBrowser();
 
-  it("show the audience, an import's list and a cancelled send", async () => {
+  it("show the audience, an import's list, a cancelled send and a domain's way to its signature", async () => {
     const { origin } = await stack();
     const sender = await makeSender({ recipients: 0 });
-    const { em, owner, team, listId, newsletterId, audience } = sender;
+    const { em, owner, team, listId, newsletterId, accountId, fromEmail, audience } = sender;
     const { id: subscriber } = (await sender.client.post("/subscribers", { email: `c@${audience}` })).body.data;
     await sender.client.post(`/lists/${listId}/subscribers`, { subscriber_ids: [subscriber] });
+    const admin = await clientAs(sender, "ADMIN");
     await inPage({ locale: "en-GB", timezoneId: "UTC" }, async (page) => {
       const open = (path: string) => page.goto(`${origin}/console/${team.id}/live/${path}`);
       const row = (name: string) => page.getByRole("row", { name });
@@ -45,6 +47,21 @@ describe("The console's pages", function () {
       await em.execute("update newsletters set status = 'SENT', send_at = ? where id = ?", [at, newsletterId]);
       await page.reload();
       await page.getByRole("cell", { name: "5 Jan 2026, 02:36", exact: true }).waitFor();
+
+      const domain = fromEmail.split("@")[1] ?? "";
+      const key = (await admin.app.accounts.domains.addKey.mutate({ body: { domain, is_first: true } })).data;
+      const check = { purpose: "DKIM", name: key.record_name, found: [], todo: null };
+      const answer = (state: "missing" | "ok") =>
+        page.route(/domains\.check/, (route) =>
+          route.fulfill({ json: { result: { data: { data: [{ ...check, state }], meta: {} } } } }),
+        );
+      await answer("missing");
+      await open(`accounts/${accountId}`);
+      await page.getByRole("link", { name: domain, exact: true }).click();
+      await page.getByText("The key can be activated once its record is found.").waitFor();
+      await answer("ok");
+      await page.getByRole("button", { name: "Check now" }).click();
+      await page.getByRole("button", { name: "Activate", exact: true }).waitFor();
     });
   });
 });
