@@ -30,7 +30,18 @@ export function Page() {
         search={useSearch("suppressions")}
         caption="Suppressions"
         queryKey={[base, "suppressions", reason]}
-        read={(cursor) => client.api.suppressions.page.query({ query: { cursor, reason, sort: "created_at" } })}
+        read={async (cursor) => {
+          const [page, count] = await Promise.all([
+            client.api.suppressions.page.query({ query: { cursor, reason, sort: "created_at" } }),
+            cursor ? undefined : client.app.audience.suppressed.query({ query: { reason } }),
+          ]);
+          return { ...page, meta: { ...page.meta, ...count?.data } };
+        }}
+        countText={(_, { total, has_more: hasMore }) =>
+          typeof total === "number"
+            ? `${total.toLocaleString()}${hasMore ? " or more" : ""} suppressed ${total === 1 ? "address" : "addresses"}`
+            : undefined
+        }
         columns={[
           { name: "Address", cell: ({ email }) => <PersonLink email={email} /> },
           { name: "Reason", cell: ({ reason: why }) => capitalized(REASONS[why] ?? why) },

@@ -139,6 +139,13 @@ export async function listPeople(
   return { ...page, total, has_more: total === MAX_LOOKED_AT };
 }
 
+/** The suppressions of a tenant, or those of a reason, up to the limit of a look. */
+export async function countSuppressions(em: EntityManager, tenant: Tenant, reason: string | null) {
+  const isOfReason = sql`(${reason}::text is null or x.reason = ${reason})`;
+  const total = await countTo(em, sql`suppressions x where ${ofTenant(tenant, "x")} and ${isOfReason}`);
+  return { total, has_more: total === MAX_LOOKED_AT };
+}
+
 /** @param rows SQL: a table and conditions @returns their number, up to the limit of a look */
 async function countTo(em: EntityManager, rows: RawBuilder<unknown>): Promise<number> {
   const { rows: counted } = await sql<{ count: number }>`

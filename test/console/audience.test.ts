@@ -280,6 +280,9 @@ describe("The audience in the console", () => {
       suppressed.map(({ email, reason }) => [email, reason]),
       [[all, "UNSUBSCRIBED"]],
     );
+    const count = async (reason?: string) => (await client.app.audience.suppressed.query({ query: { reason } })).data;
+    assert.deepEqual(await count(), { total: 1, has_more: false });
+    assert.equal((await count("MANUAL")).total, 0);
     const people = async (status?: "ACTIVE" | "UNSUBSCRIBED") =>
       (await client.app.audience.people.query({ query: { status } })).data.people.map((one) => [
         ...[one.email, one.lists, one.status],

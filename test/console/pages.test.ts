@@ -10,7 +10,7 @@ describe("The console's pages", function () {
   before(() => buildConsole());
   const inPage = openBrowser();
 
-  it("show the audience, an import's list, a cancelled send and a domain's way to its signature", async () => {
+  it("show the audience, an import's list, a cancelled send, a domain's way to its signature and the number of suppressions", async () => {
     const { origin } = await stack();
     const sender = await makeSender({ recipients: 0 });
     const { em, owner, team, listId, newsletterId, accountId, fromEmail, audience } = sender;
@@ -62,6 +62,10 @@ describe("The console's pages", function () {
       await answer("ok");
       await page.getByRole("button", { name: "Check now" }).click();
       await page.getByRole("button", { name: "Activate", exact: true }).waitFor();
+
+      await admin.api.suppressions.create.mutate({ body: { emails: [`a@${audience}`, `b@${audience}`] } });
+      await open("suppressions");
+      await page.getByText("2 suppressed addresses").waitFor();
     });
   });
 });

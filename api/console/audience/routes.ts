@@ -4,7 +4,7 @@ import { CONTACT_FIELD_TYPES } from "../../../db/entities/contact.ts";
 import { lookupAddress, MAX_ADDRESS_LENGTH } from "../../../domain/address.ts";
 import { createField, deleteField, readFieldUse } from "../../../domain/audience/contact-fields.ts";
 import { listLists, MOST_COUNTED } from "../../../domain/audience/listed-lists.ts";
-import { listPeople, PERSON_STATUSES } from "../../../domain/audience/listed-people.ts";
+import { countSuppressions, listPeople, PERSON_STATUSES } from "../../../domain/audience/listed-people.ts";
 import { updateList } from "../../../domain/audience/lists.ts";
 import { readMailHistory } from "../../../domain/audience/mail-history.ts";
 import { SEARCHED_TABLES, searchRecords } from "../../../domain/audience/search.ts";
@@ -66,6 +66,11 @@ const people = consoleQuery(
     const { list_id: listId, segment_id: segmentId, ...filter } = query;
     return listPeople(ctx.em, ctx.tenant, { listId, segmentId, ...filter });
   },
+);
+
+const suppressed = consoleQuery(
+  { role: "VIEWER", input: z.strictObject({ query: z.strictObject({ reason: z.string().max(200).optional() }) }) },
+  ({ ctx, input: { query } }) => countSuppressions(ctx.em, ctx.tenant, query.reason ?? null),
 );
 
 const enrolments = consoleQuery(
@@ -210,6 +215,7 @@ export const audienceRouter = router({
   unsubscribe,
   search,
   people,
+  suppressed,
   enrolments,
   history,
   subscriptionProofs,
