@@ -33,6 +33,14 @@ interface Reading<Data> {
   gcTime?: number;
 }
 
+/** Options of a query that is read again after a time. */
+export const polling = <Data,>(poll: Reading<Data>["poll"]) => ({
+  refetchInterval: ({ state: { data: last, error } }: { state: { data: Data | undefined; error: Error | null } }) =>
+    // Not on without a session: many wrong ones count against the network.
+    (last !== undefined && (!error || refusalOf(error).status !== 401) && poll?.(last)) || false,
+  refetchIntervalInBackground: false,
+});
+
 /** The answer of a procedure for the team in this environment. The page, or its part, waits for it, and fails with it. */
 export function useData<Data>(
   key: readonly unknown[],
@@ -43,10 +51,7 @@ export function useData<Data>(
   const { data } = useSuspenseQuery({
     queryKey: [base, ...key],
     queryFn: async () => (await read(client)).data,
-    refetchInterval: ({ state: { data: last, error } }) =>
-      // Not on without a session: many wrong ones count against the network.
-      (last !== undefined && (!error || refusalOf(error).status !== 401) && poll?.(last)) || false,
-    refetchIntervalInBackground: false,
+    ...polling(poll),
     ...options,
   });
   return data;

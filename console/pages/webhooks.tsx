@@ -128,6 +128,9 @@ const STATUSES = {
   BLOCKED: ["Not sent", "wrong"],
 } as const;
 
+/** Of a list with deliveries that were not attempted yet. */
+const POLL_MS = 3_000;
+
 const OFF = "Nothing is sent to it while it is off. Events are logged as not sent, and you can replay them.";
 const HOURS = {
   type: "number",
@@ -255,6 +258,7 @@ function Deliveries() {
         read={(cursor) =>
           calls.pageDeliveries.query({ params, query: { cursor, status: status as keyof typeof STATUSES, final } })
         }
+        poll={(rows) => rows.some(({ status }) => status === "PENDING") && POLL_MS}
         keyOf={({ id }) => id}
         columns={[
           { name: "Event", cell: ({ id, event_type }) => <Link {...openOf(id)}>{event_type}</Link> },

@@ -1,5 +1,6 @@
-import { useInfiniteQuery } from "@tanstack/react-query";
+import { type InfiniteData, useInfiniteQuery } from "@tanstack/react-query";
 import { isValidElement, type ReactNode, useState } from "react";
+import { polling } from "../session.tsx";
 import { SearchFilter, useFilters } from "./filters.tsx";
 import { Failed, Loading } from "./page.tsx";
 
@@ -124,6 +125,8 @@ export interface ListProps<Row> extends Omit<TableProps<Row>, "rows"> {
   /** Of the query: it names the procedure and everything that its input holds. */
   queryKey: readonly unknown[];
   read: (cursor: string | undefined) => Promise<ListAnswer<Row>>;
+  /** The time until all pages that are shown are read again. */
+  poll?: (rows: readonly Row[]) => number | false;
   /** Rows that stand before "More" is pressed for the first time; all of the first page unless given. */
   first?: number;
   /** @param shown the rows so far @param meta of the first page @returns how many there are */
@@ -141,18 +144,21 @@ export const skipEmpty =
     return page.data.length > 0 || next === null ? page : skipEmpty(read)(next);
   };
 
+const rowsOf = <Row,>({ pages }: InfiniteData<ListAnswer<Row>>) => pages.flatMap(({ data }) => data as readonly Row[]);
+
 /** A list that is read page by page. */
-export function List<Row>({ queryKey, read, first = Infinity, countText, ...table }: ListProps<Row>) {
+export function List<Row>({ queryKey, read, first = Infinity, countText, poll, ...table }: ListProps<Row>) {
   const [isOpened, setOpened] = useState(false);
   const query = useInfiniteQuery({
     queryKey,
     queryFn: ({ pageParam }) => read(pageParam),
     initialPageParam: undefined as string | undefined,
     getNextPageParam: ({ meta }) => (meta["next_cursor"] as string | null | undefined) ?? undefined,
+    ...polling(poll && ((data: InfiniteData<ListAnswer<Row>>) => poll(rowsOf(data)))),
   });
   if (query.isPending) return <Loading like="table" />;
   if (query.error) return <Failed error={query.error} reset={query.refetch} />;
-  const rows = query.data.pages.flatMap(({ data }) => data as readonly Row[]);
+  const rows = rowsOf(query.data);
   const isShort = !isOpened && rows.length > first;
   const text = rows.length > 0 && countText?.(rows.length, query.data.pages[0]?.meta ?? {});
   return (

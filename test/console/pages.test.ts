@@ -4,13 +4,14 @@ import { enter, openBrowser } from "../support/browser.ts";
 import { clientAs } from "../support/console.ts";
 import { makeSender } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
+import { insertAppEndpoint, insertDelivery } from "../support/webhooks.ts";
 
 describe("The console's pages", function () {
   this.timeout(120_000);
   before(() => buildConsole());
   const inPage = openBrowser();
 
-  it("show the audience, an import's list, a cancelled send, a domain's way to its signature and the number of suppressions", async () => {
+  it("show the audience, an import's list, a cancelled send, a domain's way to its signature, the number of suppressions and deliveries as they are", async () => {
     const { origin } = await stack();
     const sender = await makeSender({ recipients: 0 });
     const { em, owner, team, listId, newsletterId, accountId, fromEmail, audience } = sender;
@@ -66,6 +67,14 @@ describe("The console's pages", function () {
       await admin.api.suppressions.create.mutate({ body: { emails: [`a@${audience}`, `b@${audience}`] } });
       await open("suppressions");
       await page.getByText("2 suppressed addresses").waitFor();
+
+      const tomorrow = new Date(Date.now() + 86_400_000);
+      const webhookId = await insertAppEndpoint(sender);
+      const { id } = await insertDelivery(sender, webhookId, { status: "PENDING", next_attempt_at: tomorrow });
+      await open(`webhooks/${webhookId}`);
+      await page.getByRole("cell", { name: "Pending" }).waitFor();
+      await em.execute("update webhook_deliveries set status = 'FAILED', next_attempt_at = null where id = ?", [id]);
+      await page.getByRole("cell", { name: "Failed" }).waitFor();
     });
   });
 });
