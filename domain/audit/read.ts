@@ -37,6 +37,8 @@ export async function readEntries(
   const names = [
     ...named,
     ["account", record("email_accounts", "a.object_id", "email")] as const,
+    ["dkimKey", record("dkim_keys", "a.object_id", "domain")] as const,
+    ["reportSource", record("report_sources", "a.object_id", "provider")] as const,
     ["member", member("a.object_id")] as const,
   ].map(([kind, name]) => sql`when ${sql.lit(ID_PREFIX[kind as IdKind])} then ${name}`);
   return kysely(em)

@@ -13,6 +13,7 @@ import { clientAs, clientNamed, consoleClient, signIn } from "../support/console
 import { makeTeam, type TestTeam, tenantOf, unique, uniqueEmail } from "../support/factories.ts";
 import { tryUpload } from "../support/images.ts";
 import { SAMPLES as IMAGES } from "../support/pictures.ts";
+import { PUBLIC_URL, QUIET_EVENT } from "../support/webhooks.ts";
 import { call, HARMLESS, type Ids, makeIds, PROCEDURES, SAMPLES } from "./procedures.ts";
 
 const entriesOf = ({ em, team }: Pick<TestTeam, "em" | "team">, filter: AuditFilter = {}) =>
@@ -292,6 +293,17 @@ describe("The audit log", () => {
     await ada.api.lists.remove.mutate({ params: { listId: id } });
     const [removed] = (await page.query({ query: { days: 1 } })).data.entries;
     assert.deepEqual([removed?.act, removed?.object_id, removed?.object_name], ["deleteList", id, "Letters"]);
+
+    const admin = await clientAs(own, "ADMIN");
+    const body = { url: PUBLIC_URL, name: "Shop", events: [QUIET_EVENT] };
+    await admin.api.webhooks.create.mutate({ body });
+    await admin.app.accounts.domains.addKey.mutate({ body: { domain: "news.example", is_first: true } });
+    await admin.app.accounts.providers.add.mutate({ body: { provider: "POSTMARK" } });
+    const namesOf = async (kind: "whk" | "dkim" | "rps") =>
+      (await page.query({ query: { kind } })).data.entries.map(({ object_name }) => object_name);
+    assert.deepEqual(await namesOf("whk"), ["Shop"]);
+    assert.deepEqual(await namesOf("dkim"), ["news.example"]);
+    assert.deepEqual(await namesOf("rps"), ["POSTMARK"]);
 
     const member = (await members.query({})).data.find(({ name }) => name === "=Ada");
     const byAda = (await csv.query({ query: { member_id: member?.id } })).data;
