@@ -73,7 +73,6 @@ function pagesOf({ api, app }: Client, { listId, newsletterId, accountId, audien
       app.overview.progress.query({ body: {} }),
       app.overview.earlier.query({ body: {} }),
       api.analytics.overview.query({ query: {} }),
-      app.audience.lists.query({ query: { largest: 3 } }),
     ],
     newsletters: () => [app.content.page.query({ query: { type: "newsletter" } })],
     "a newsletter": () => [

@@ -3,14 +3,10 @@ import type { Client, DataOf } from "../api.ts";
 import { Act } from "../parts/act.tsx";
 import { AddressList, useSearch } from "../parts/audience/address-list.tsx";
 import {
-  type ListedList,
   type ListRecord,
-  listColumns,
-  membersText,
   nameOf,
   PERSON_INPUTS,
   PersonLink,
-  SIGNED,
   SUBSCRIPTION_STATUSES,
 } from "../parts/audience/people.tsx";
 import { RESTORABLE, useUndo } from "../parts/bin.tsx";
@@ -22,6 +18,12 @@ import { Copy, choicesOf, Facts, PageHead, Part, State, When } from "../parts/pa
 import { Remove } from "../parts/remove.tsx";
 import { type Column, List } from "../parts/table.tsx";
 import { useData, useRole, useWorkspace } from "../session.tsx";
+
+type Listed = DataOf<Client["app"]["audience"]["lists"]["query"]>["lists"][number];
+
+const membersText = ({ members, has_more_members }: Listed) =>
+  `${members.toLocaleString()}${has_more_members ? " or more" : ""}`;
+const SIGNED = new Intl.NumberFormat(undefined, { signDisplay: "exceptZero" });
 
 const OPTINS = { DOUBLE: "Double", SINGLE: "Single" } as const;
 
@@ -46,7 +48,9 @@ export function Lists() {
         }}
         keyOf={({ id }) => id}
         columns={[
-          ...listColumns(base),
+          { name: "Name", cell: ({ id, name }) => <Link to={`${base}/lists/${id}`}>{name}</Link> },
+          { name: "Subscribers", cell: membersText, isNumber: true },
+          { name: "Last 30 days", cell: ({ growth }) => SIGNED.format(growth), isNumber: true },
           { name: "Note", cell: ({ description }) => description },
           { name: "Opt-in", cell: ({ optin }) => OPTINS[optin] },
           { name: "Created", cell: ({ created_at }) => <When at={created_at} /> },
@@ -235,7 +239,7 @@ function Growth({ listId }: { listId: string }) {
   );
 }
 
-function ArchiveButton({ id, has_archive: isOn }: ListedList) {
+function ArchiveButton({ id, has_archive: isOn }: Listed) {
   const { archive } = useWorkspace().client.app.audience;
   const body = { list_id: id, is_on: !isOn };
   return (

@@ -1,13 +1,10 @@
 import { Link } from "@tanstack/react-router";
 import { Fragment } from "react";
-import type { Client } from "../api.ts";
-import { listColumns } from "../parts/audience/people.tsx";
-import { PageHead, Part, When } from "../parts/page.tsx";
+import { Facts, PageHead, Part, When } from "../parts/page.tsx";
 import { useProgress } from "../parts/send/calls.ts";
 import { Days, Rates, useEarlier } from "../parts/send/figures.tsx";
 import { LiveSend } from "../parts/send/live-send.tsx";
-import { pauseText, people, reasonText } from "../parts/send/words.ts";
-import { Table } from "../parts/table.tsx";
+import { pauseText, reasonText } from "../parts/send/words.ts";
 import { NewDraft } from "../parts/templates.tsx";
 import { useData, useWorkspace } from "../session.tsx";
 
@@ -26,9 +23,6 @@ export function Page() {
     </>
   );
 }
-
-/** Lists that the overview shows. */
-const LISTS = 3;
 
 const STEPS = {
   account: ["accounts", "Connect a sending account"],
@@ -146,18 +140,23 @@ function LastSends() {
 
 function Audience() {
   const { base } = useWorkspace();
-  const { people: size } = useAttention();
-  const read = ({ app }: Client) => app.audience.lists.query({ query: { largest: LISTS } });
-  const { lists } = useData(["lists", "largest"], read);
+  const { people: size, new_subscribers: added } = useAttention();
   if (size === 0) return null;
   return (
     <section className="stack" aria-label="Audience">
       <h2>Audience</h2>
-      <p>
-        <Link to={`${base}/people`}>{people(size)}</Link>
-        {lists.length === LISTS && ". The largest lists:"}
-      </p>
-      <Table caption="Largest lists" rows={lists} keyOf={({ id }) => id} columns={listColumns(base)} empty="" />
+      <Facts
+        className="figures"
+        of={[
+          [
+            "People",
+            <Link key="people" to={`${base}/people`}>
+              {size.toLocaleString()}
+            </Link>,
+          ],
+          ["New subscribers in 30 days", `${added.count.toLocaleString()}${added.has_more ? " or more" : ""}`],
+        ]}
+      />
     </section>
   );
 }

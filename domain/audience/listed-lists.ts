@@ -27,20 +27,17 @@ interface ListFilter {
   text?: string | undefined;
   /** The last id of the page before. */
   after?: string | undefined;
-  /** Those with the most members first; without `after`. */
-  byMembers?: boolean | undefined;
   limit: number;
 }
 
-/** The lists of a tenant by name, or by their members, with these. */
+/** The lists of a tenant by name, with their members. */
 export async function listLists(
   em: EntityManager,
   tenant: Tenant,
-  { id, text = "", after, byMembers = false, limit }: ListFilter,
+  { id, text = "", after, limit }: ListFilter,
 ): Promise<ListedList[]> {
   const since = sql`now() - interval '30 days'`;
   const ofList = sql`s.list_id = l.id and ${ofTenant(tenant, "s")}`;
-  const shown = sql`lower(l.name), l.id limit ${limit}`;
   const { rows } = await sql<ListedList>`
     select l.id, l.name, l.description, l.optin, l.has_archive, ${isoInstant(sql`l.created_at`)} as created_at,
       m.members, m.came - g.gone as growth, case when ${id !== undefined} then (
@@ -52,7 +49,7 @@ export async function listLists(
         and (${id ?? null}::text is null or l.id = ${id ?? null})
         and (${after ?? null}::text is null or (lower(l.name), l.id) > (
           select lower(a.name), a.id from lists a where a.id = ${after ?? null} and ${ofTenant(tenant, "a")}))
-      ${byMembers ? sql`` : sql`order by ${shown}`}
+      order by lower(l.name), l.id limit ${limit}
     ) l cross join lateral (
       select count(*)::int as members, count(*) filter (where c.confirmed_at >= ${since})::int as came
       from (select s.confirmed_at from subscriptions s where ${ofList} and s.status = 'CONFIRMED' limit ${MOST_COUNTED}) c
@@ -60,6 +57,6 @@ export async function listLists(
       select count(*)::int as gone from (
         select from subscriptions s where ${ofList} and s.status = 'UNSUBSCRIBED' and s.updated_at >= ${since}
           and s.unsubscribed_at >= ${since} and s.confirmed_at < ${since} limit ${MOST_COUNTED}) c
-    ) g order by ${byMembers ? sql`m.members desc,` : sql``} ${shown}`.execute(kysely(em));
+    ) g order by lower(l.name), l.id`.execute(kysely(em));
   return rows;
 }

@@ -20,9 +20,13 @@ export interface Attention {
   credits: { available: number; used_in_a_week: number };
   /** Addresses of subscribers and contacts. */
   people: number;
+  /** Within 30 days. */
+  new_subscribers: { count: number; has_more: boolean };
 }
 
 const MAX_ITEMS = 50;
+/** Counted at each view of the overview. */
+const MOST_NEW = 10_000;
 
 /** In one statement. */
 export async function readAttention(em: EntityManager, tenant: Tenant): Promise<Attention> {
@@ -63,6 +67,8 @@ export async function readAttention(em: EntityManager, tenant: Tenant): Promise<
         ) i), '[]') as items,
       (select row_to_json(credits) from credits) as credits,
       coalesce((select c.used from contact_slot_counts c where ${own("c")}), 0) as people,
+      (select json_build_object('count', least(count(*), ${MOST_NEW}), 'has_more', count(*) > ${MOST_NEW}) from (
+        select from subscribers s where ${own("s")} and s.created_at >= now() - interval '30 days' limit ${MOST_NEW + 1}) s) as new_subscribers,
       json_build_object(
         'account', exists (select from email_accounts a where ${own("a")} and a.status = 'ACTIVE'),
         'domain', exists (select from dkim_keys k where ${own("k")} and k.active_since is not null),

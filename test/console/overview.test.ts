@@ -152,7 +152,13 @@ describe("The overview of the console", () => {
           'paused_by_client'))
       insert into credit_entries (id, team_id, environment, kind, amount, send_id, cause)
       values (${unique("credit")}, ${team.id}, 'LIVE', 'CONSUME', 8, ${unique("send")}, 'settle')`.execute(kysely(em));
-    const { items, steps, credits, people: size } = (await client.app.overview.attention.query({})).data;
+    const {
+      items,
+      steps,
+      credits,
+      people: size,
+      new_subscribers: added,
+    } = (await client.app.overview.attention.query({})).data;
     assert.deepEqual(
       items.map(({ kind, id, reason }) => [kind, id, reason]),
       [
@@ -163,7 +169,7 @@ describe("The overview of the console", () => {
       ],
     );
     assert.deepEqual(credits, { available: 1, used_in_a_week: 8 });
-    assert.equal(size, 1);
+    assert.deepEqual([size, added], [1, { count: 4, has_more: false }]);
     assert.deepEqual(steps, { account: false, domain: false, list: true, people: true, draft: true });
     const empty = await makeTeam();
     const { data } = await (await clientOf(empty.team.id, empty.owner.id)).app.overview.attention.query({});

@@ -23,8 +23,9 @@ describe("The console's pages", function () {
       const row = (name: string) => page.getByRole("row", { name });
       await enter(page, owner.id);
       await open("");
-      await page.getByRole("region", { name: "Audience" }).getByText("1 person").waitFor();
-      await row("Readers 1 +1").waitFor();
+      const figures = page.getByRole("region", { name: "Audience" });
+      await figures.getByText("New subscribers in 30 days").waitFor();
+      assert.deepEqual(await figures.getByRole("definition").allTextContents(), ["1", "1"]);
       const steps = page.getByRole("region", { name: "First steps" }).getByRole("listitem");
       assert.deepEqual(await steps.allTextContents(), ["Publish your domain's DNS records"]);
 

@@ -91,7 +91,7 @@ const subscriptionProofs = consoleQuery(
 
 const PAGE = 50;
 
-/** A page of the lists, one list, or the largest ones, with their members. */
+/** A page of the lists, or one list, with their members. */
 const lists = consoleQuery(
   {
     role: "VIEWER",
@@ -101,15 +101,12 @@ const lists = consoleQuery(
         q: z.string().max(200).optional(),
         list_id: idParam.optional(),
         cursor: idParam.optional(),
-        /** So many of those with the most members. */
-        largest: z.int().min(1).max(PAGE).optional(),
       }),
     }),
   },
   async ({ ctx, input: { query } }) => {
-    const { largest = PAGE } = query;
-    const filter = { id: query.list_id, text: query.q, after: query.cursor, limit: largest };
-    const found = await listLists(ctx.em, ctx.tenant, { ...filter, byMembers: query.largest !== undefined });
+    const filter = { id: query.list_id, text: query.q, after: query.cursor, limit: PAGE };
+    const found = await listLists(ctx.em, ctx.tenant, filter);
     return {
       lists: found.map((list) => ({
         ...list,

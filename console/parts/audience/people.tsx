@@ -5,7 +5,6 @@ import { useData, useWorkspace } from "../../session.tsx";
 import { Act } from "../act.tsx";
 import type { Values } from "../form.tsx";
 import { Remove } from "../remove.tsx";
-import type { Column } from "../table.tsx";
 
 export type Subscriber = DataOf<Client["api"]["subscribers"]["retrieve"]["query"]>;
 export type Contact = DataOf<Client["api"]["contacts"]["retrieve"]["query"]>;
@@ -24,20 +23,6 @@ export const SUBSCRIPTION_STATUSES = {
 /** The names of records by their ids, for choices. */
 export const namesOf = (records: readonly { id: string; name: string }[]): Readonly<Record<string, string>> =>
   Object.fromEntries(records.map(({ id, name }) => [id, name]));
-export type ListedList = DataOf<Client["app"]["audience"]["lists"]["query"]>["lists"][number];
-
-/** With its sign. */
-export const SIGNED = new Intl.NumberFormat(undefined, { signDisplay: "exceptZero" });
-
-export const membersText = ({ members, has_more_members }: ListedList) =>
-  `${members.toLocaleString()}${has_more_members ? " or more" : ""}`;
-
-/** The first columns of lists. @param base the path of the team's pages */
-export const listColumns = (base: string): Column<ListedList>[] => [
-  { name: "Name", cell: ({ id, name }) => <Link to={`${base}/lists/${id}`}>{name}</Link> },
-  { name: "Subscribers", cell: membersText, isNumber: true },
-  { name: "Last 30 days", cell: ({ growth }) => SIGNED.format(growth), isNumber: true },
-];
 
 /** All lists of the team, by their names. */
 export const useLists = () => useData(["lists", "all"], ({ app }) => app.audience.allLists.query({}));
