@@ -534,6 +534,13 @@ describe("The editor of a draft", function () {
       await page.getByRole("button", { name: /^Show it: .*image/ }).click();
       await focused(page, "input[name=block-alt]");
       await page.getByLabel("Preview as").waitFor();
+      assert.equal(await page.getByRole("region", { name: "Preview" }).getByRole("status").count(), 0);
+      await page.getByLabel("Other people: address or name").fill("nobody@");
+      await page.getByLabel("Other people: address or name").press("Enter");
+      await page.getByText("No matches.").waitFor();
+      await page.getByLabel("Other people: address or name").fill("");
+      await page.getByLabel("Other people: address or name").press("Enter");
+      await page.locator("input[name=block-alt]").focus();
       const alt = await page.locator("input[name=block-alt]").boundingBox();
       assert.ok(alt && alt.y >= 0 && alt.y + alt.height <= 900, `${alt?.y}`);
       await type(page, "A cat");

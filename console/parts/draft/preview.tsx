@@ -89,13 +89,12 @@ export function Preview({ mail, version }: PreviewProps) {
             ...Object.fromEntries(others),
           }}
         />
-        <SearchFilter name="find" label="Other people: address or name" placeholder="Find someone, then Enter" />
+        <SearchFilter name="find" label="Other people: address or name" placeholder="Find someone" />
         <ChoiceFilter name="view" label="View" any={own} choices={views} />
         <ChoiceFilter name="look" label="Look" any="Light" choices={LOOKS} />
       </div>
       <Notice>
-        {find && found.data?.length === 0 && "No matches."}
-        {find && others.length > 1 && `${others.length} people found: choose one under “Preview as”.`}
+        {find && found.data && (FOUND[others.length] ?? `${others.length} people found: choose one beside.`)}
       </Notice>
       <Problem error={found.error} />
       {query.isPending && <Loading />}
@@ -138,6 +137,9 @@ export function Preview({ mail, version }: PreviewProps) {
     </section>
   );
 }
+
+/** Who is found alone is shown. */
+const FOUND: Readonly<Record<number, string>> = { 0: "No matches.", 1: "" };
 
 type Person = Record<"email", string> & Record<"first_name" | "last_name", string | null>;
 
