@@ -22,7 +22,9 @@ RUN npm ci --omit=dev --ignore-scripts
 COPY tsconfig.json ./
 COPY console ./console
 # All that the console imports of other folders, but for types.
+COPY lib/mail-link.ts ./lib/
 COPY lib/mail-style.ts ./lib/
+COPY lib/merge-tags.ts ./lib/
 COPY lib/subject.ts ./lib/
 COPY api/rest/messages.ts ./api/rest/
 COPY domain/audience/rules.ts ./domain/audience/

@@ -10,7 +10,14 @@ const ROOT = resolve(import.meta.dirname, "..");
 const FOLDER = `${ROOT}/built/console`;
 
 /** The files of the service that it imports. */
-export const OF_OTHERS = ["lib/mail-style.ts", "lib/subject.ts", "api/rest/messages.ts", "domain/audience/rules.ts"];
+export const OF_OTHERS = [
+  "lib/mail-link.ts",
+  "lib/mail-style.ts",
+  "lib/merge-tags.ts",
+  "lib/subject.ts",
+  "api/rest/messages.ts",
+  "domain/audience/rules.ts",
+];
 
 function fingerprint(): string {
   const hash = createHash("sha256").update(readFileSync(`${ROOT}/package-lock.json`));

@@ -122,7 +122,7 @@ export function Frame() {
   const signOut = async (everywhere: boolean) => {
     await request("DELETE", `/session${everywhere ? "?everywhere=true" : ""}`);
     queries.clear();
-    await navigate({ to: "/sign-in" });
+    await navigate({ to: "/sign-in", ignoreBlocker: true });
   };
   return (
     <WorkspaceProvider value={{ ...place, client, current, base }}>

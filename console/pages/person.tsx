@@ -84,7 +84,7 @@ export function Page() {
       />
       {subscriber && <Subscriptions subscriber={subscriber} email={email} />}
       <Mails email={email} />
-      <Sequences email={email} />
+      <Sequences email={email} isStopped={Boolean(suppression) || state === "UNSUBSCRIBED"} />
       <OptOuts
         email={email}
         isBack={!suppression && state === "mailed" && (contact !== undefined || statuses.includes("CONFIRMED"))}
@@ -257,7 +257,7 @@ function Subscriptions({ subscriber: { id, subscriptions }, email }: { subscribe
 }
 
 /** Those that the person is or was in. */
-function Sequences({ email }: { email: string }) {
+function Sequences({ email, isStopped }: { email: string; isStopped: boolean }) {
   const { base } = useWorkspace();
   const enrolments = useData(["enrolments", email], ({ app }) => app.audience.enrolments.query({ query: { email } }));
   return (
@@ -270,7 +270,7 @@ function Sequences({ email }: { email: string }) {
           keyOf={({ sequence_id }) => sequence_id}
           columns={[
             { name: "Name", cell: ({ sequence_id: id, name }) => <Link to={`${base}/sequences/${id}`}>{name}</Link> },
-            { name: "State", cell: (enrolment) => <EnrolmentState {...enrolment} /> },
+            { name: "State", cell: (enrolment) => <EnrolmentState {...enrolment} isStopped={isStopped} /> },
             { name: "Entered", cell: ({ entered_at: at, state }) => state !== "PRESENT" && <When at={at} isAgo /> },
           ]}
         />

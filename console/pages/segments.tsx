@@ -99,6 +99,7 @@ function Editor({ edits, onKept }: { edits?: Edited<Segment>; onKept?: () => voi
     setSaved(conditions);
     if (!segment) await navigate({ to: `${base}/segments/${data.id}` });
   };
+  const isChanged = JSON.stringify(conditions) !== JSON.stringify(saved);
   return (
     <>
       <PageHead title={segment?.name ?? "New segment"}>
@@ -121,7 +122,7 @@ function Editor({ edits, onKept }: { edits?: Edited<Segment>; onKept?: () => voi
         conditions={conditions}
         isReady={conditions !== undefined && !(isShowable && isUnfinished(shown as Condition))}
       />
-      {segment && conditions === saved && !segment.deleted_at && (
+      {segment && !isChanged && !segment.deleted_at && (
         <Link to={`${base}/people`} search={{ segment: segment.id }}>
           Show them in People
         </Link>
@@ -132,7 +133,7 @@ function Editor({ edits, onKept }: { edits?: Edited<Segment>; onKept?: () => voi
           values={segment}
           submit={segment ? "Save" : "Create segment"}
           isDisabled={conditions === undefined}
-          isChanged={conditions !== saved}
+          isChanged={isChanged}
           edits={edits}
           onKept={onKept}
           onSubmit={submit}
@@ -216,7 +217,7 @@ function Delete({ segment: { id, used_by: uses } }: { segment: Segment }) {
         };
         return { meta: { impact } };
       }}
-      onDone={() => navigate({ to: `${base}/segments` })}
+      onDone={() => navigate({ to: `${base}/segments`, ignoreBlocker: true })}
       undo={undo(id)}
     >
       Its contacts stay. {RESTORABLE} {uses.length > 0 && `It is used by ${uses.map(({ name }) => name).join(", ")}.`}

@@ -130,6 +130,8 @@ const STATUSES = {
 
 /** Of a list with deliveries that were not attempted yet. */
 const POLL_MS = 3_000;
+/** Rows of one page. */
+const MOST_POLLED = 50;
 
 const OFF = "Nothing is sent to it while it is off. Events are logged as not sent, and you can replay them.";
 const HOURS = {
@@ -258,7 +260,8 @@ function Deliveries() {
         read={(cursor) =>
           calls.pageDeliveries.query({ params, query: { cursor, status: status as keyof typeof STATUSES, final } })
         }
-        poll={(rows) => rows.some(({ status }) => status === "PENDING") && POLL_MS}
+        // Each page is read again.
+        poll={(rows) => rows.length <= MOST_POLLED && rows.some(({ status }) => status === "PENDING") && POLL_MS}
         keyOf={({ id }) => id}
         columns={[
           { name: "Event", cell: ({ id, event_type }) => <Link {...openOf(id)}>{event_type}</Link> },

@@ -13,7 +13,11 @@ const OWN: Readonly<Record<string, string>> = {
   ...{ "content.publish": "changed the web page of", "audience.archive": "changed the web archive of" },
   ...{ "content.attachList": "attached a list to", "content.detachList": "detached a list from" },
   ...{ "content.attachAccounts": "changed the accounts of", "audience.unsubscribe": "unsubscribed" },
-  ...{ "content.duplicate": "duplicated a record as", "content.sendTest": "sent a test of" },
+  ...{
+    "content.duplicate": "duplicated a record as",
+    "content.editCopy": "cancelled a send and copied it as",
+    "content.sendTest": "sent a test of",
+  },
   ...{ "templates.makeDraft": "used a template for", "sequences.saveStep": "saved a step of" },
   ...{ "imports.export": "exported people as CSV from", "imports.export.list": "exported people as CSV from" },
   ...{

@@ -30,7 +30,7 @@ export interface FormProps {
   /**
    * @param values by the fields' names @param context with a key that stays while the inputs do
    * @param save a form with `edits` saves by it
-   * @returns a text is shown as the effect
+   * @returns a text is shown as the effect, in place of that of the verb
    */
   onSubmit: (values: Values, context: CallContext, save: Save) => Promise<unknown>;
   /** The record that the form changes, which others may change, too. */
@@ -47,8 +47,6 @@ export interface FormProps {
   /** It destroys something: the focus begins on its Cancel. */
   isDanger?: boolean;
   submit: string;
-  /** The effect, shown once it is there; a text that `onSubmit` answers takes its place. */
-  done?: string | undefined;
   /** Takes the effect back, by a button beside it. */
   undo?: (() => unknown) | undefined;
   inputs?: readonly Input[] | undefined;
@@ -86,7 +84,7 @@ export function focusRefused(form: HTMLFormElement | null, error: unknown) {
   refused?.focus();
 }
 
-const textOf = (form: HTMLFormElement | null) => (form ? JSON.stringify([...new FormData(form)]) : "");
+const textOf = (form: HTMLFormElement) => JSON.stringify([...new FormData(form)]);
 
 /** A form whose refusals stand beside their fields. */
 export function Form(props: FormProps) {
@@ -107,14 +105,17 @@ export function Form(props: FormProps) {
     idempotencyKey.current = crypto.randomUUID();
   };
   const sent = useRef("");
+  /** The fields of the save that is under way, and those that were saved before. */
+  const saving = useRef("");
   const saved = useRef("");
   useEffect(() => {
-    saved.current = textOf(form.current);
+    if (form.current) saved.current = textOf(form.current);
     void readSchemas();
   }, []);
   const { mutate, error, isPending } = useMutation({
     mutationFn: async (given: Values) => {
       assertValid(form.current);
+      if (form.current) saving.current = textOf(form.current);
       // A choice among many is no change that the form hears of.
       const text = JSON.stringify(given);
       if (sent.current !== text) renewKey();
@@ -123,7 +124,7 @@ export function Form(props: FormProps) {
     },
     onSuccess: (result) => {
       if (result === false) return;
-      saved.current = textOf(form.current);
+      saved.current = saving.current;
       const [, verb = "", noun = ""] = /^(\w+) ?(?:(?:the|this|an?) )?(.*)$/.exec(submit) ?? [];
       const done = noun ? `${noun} ${DONE[verb]?.toLowerCase()}` : DONE[verb];
       const effect = typeof result === "string" ? result : DONE[verb] && done;
@@ -141,7 +142,9 @@ export function Form(props: FormProps) {
   });
   const unsaved = useUnsaved({
     // Once it is sent, the effect may lead to another page.
-    isChanged: () => !isPending && (props.isChanged || textOf(form.current) !== saved.current),
+    isChanged: () =>
+      form.current !== null &&
+      ((!isPending && props.isChanged) || textOf(form.current) !== (isPending ? saving : saved).current),
     isOfDialog: !edits && props.isChanged === undefined,
   });
   const cancel = onCancel && (

@@ -157,7 +157,8 @@ export function List<Row>({ queryKey, read, first = Infinity, countText, poll, .
     ...polling(poll && ((data: InfiniteData<ListAnswer<Row>>) => poll(rowsOf(data)))),
   });
   if (query.isPending) return <Loading like="table" />;
-  if (query.error) return <Failed error={query.error} reset={query.refetch} />;
+  // Rows stay while they cannot be read again.
+  if (!query.data || query.isFetchNextPageError) return <Failed error={query.error} reset={query.refetch} />;
   const rows = rowsOf(query.data);
   const isShort = !isOpened && rows.length > first;
   const text = rows.length > 0 && countText?.(rows.length, query.data.pages[0]?.meta ?? {});

@@ -35,6 +35,9 @@ export async function readSubscriptionProofs(
   email: string,
 ): Promise<SubscriptionProof[]> {
   const { rows } = await sql<{ proof: SubscriptionProof }>`
-    select row_to_json(p) as proof from (${subscriptionProofs(tenant, email, "subscriptions")}) p`.execute(kysely(em));
+    select json_build_object('list_id', p.list_id, 'confirmed_at', p.confirmed_at, 'confirmation_sent_at', p.confirmation_sent_at,
+      'signed_up_at_a_form_at', p.signed_up_at_a_form_at, 'words_of_the_form', p.words_of_the_form) as proof from (${subscriptionProofs(tenant, email, "subscriptions")}) p`.execute(
+    kysely(em),
+  );
   return rows.map(({ proof }) => proof);
 }

@@ -73,22 +73,45 @@ export async function commandSend(
 ): Promise<SendMove | undefined> {
   const refusalOf = ({ status, status_reason }: Commanded) => commandRefusal(command, status, status_reason);
   const { send_id: sendId } = await lockCommanded(em, tenant, resource, refusalOf, isDryRun);
-  if (isDryRun || sendId === null) return undefined;
+  return isDryRun ? undefined : carryOut(em, tenant, resource, command, sendId);
+}
+
+/** @throws {ApiError} as `commandSend`, and `resource_state_invalid` for a send that has begun */
+export async function cancelUnbegun(
+  em: EntityManager,
+  tenant: Tenant,
+  resource: SendResource,
+): Promise<SendMove | undefined> {
+  const { send_id: sendId } = await lockCommanded(em, tenant, resource, unbegunRefusal("a copy can replace it"));
+  return carryOut(em, tenant, resource, "cancel", sendId);
+}
+
+async function carryOut(
+  em: EntityManager,
+  tenant: Tenant,
+  resource: SendResource,
+  command: ClientCommand,
+  sendId: string | null,
+): Promise<SendMove | undefined> {
+  if (sendId === null) return undefined;
   const { from, state } = await RULES[command].change(em, sendId);
   if (!from || !state) throw new Error(`the send of a ${resource.type} is not where the ${resource.type} is`);
   return { sendId, teamId: tenant.teamId, from, status: state.status, reason: state.pauseReason };
 }
 
-function rescheduleRefusal({ status, started_at: startedAt }: Commanded): ApiError | undefined {
-  if ((status === "SCHEDULED" || status === "PAUSED") && startedAt === null) return undefined;
-  const message = `It is ${status}: its time can be changed while it is SCHEDULED or PAUSED, until it begins.`;
-  return new ApiError("resource_state_invalid", message, { isFinal: TERMINAL.has(status) || startedAt !== null });
+/** @param may what is possible before the send begins */
+function unbegunRefusal(may: string): (record: Commanded) => ApiError | undefined {
+  return ({ status, started_at: startedAt }) => {
+    if ((status === "SCHEDULED" || status === "PAUSED") && startedAt === null) return undefined;
+    const message = `It is ${status}: ${may} while it is SCHEDULED or PAUSED, until it begins.`;
+    return new ApiError("resource_state_invalid", message, { isFinal: TERMINAL.has(status) || startedAt !== null });
+  };
 }
 
 /**
  * Gives a send that has not begun another time, as `commandSend` carries out a command.
  * @param due when it is to start, if its days allow that; see `nextSendAt` @param zone in which members see it
- * @throws {ApiError} as `commandSend`, and as `rescheduleRefusal`
+ * @throws {ApiError} as `commandSend`, and as `unbegunRefusal`
  */
 export async function rescheduleSend(
   em: EntityManager,
@@ -96,7 +119,12 @@ export async function rescheduleSend(
   resource: SendResource,
   { due, zone }: { due: Date; zone: string },
 ): Promise<SendMove | undefined> {
-  const { send_id: sendId, ...draft } = await lockCommanded(em, tenant, resource, rescheduleRefusal);
+  const { send_id: sendId, ...draft } = await lockCommanded(
+    em,
+    tenant,
+    resource,
+    unbegunRefusal("its time can be changed"),
+  );
   if (sendId === null) return undefined;
   const { timeZone } = await em.findOneOrFail(Team, { id: tenant.teamId });
   const sendAt = nextSendAt(due, draft.send_days, timeZone);

@@ -58,7 +58,14 @@ const INPUTS: Record<string, (ids: Ids) => object> = {
 /** Refused with these samples: for servers and states that a walk does not have. Each shares its step with those that are answered. */
 const REFUSED = [
   ...["accounts.connect", "accounts.resume", "accounts.setCredentials", "accounts.domains.activate"],
-  ...["accounts.domains.check", "accounts.webhooks.retry", "content.publish", "content.reschedule", "content.sendTest"],
+  ...[
+    "accounts.domains.check",
+    "accounts.webhooks.retry",
+    "content.publish",
+    "content.editCopy",
+    "content.reschedule",
+    "content.sendTest",
+  ],
   ...["sequences.create", "imports.check", "imports.run", "imports.undo", "accounts.disconnect"],
 ];
 

@@ -139,6 +139,19 @@ describe("The console's forms", function () {
       await page.goto(`${at}/brand`);
       await page.getByLabel("Footer").fill("Printed nowhere");
       await leave();
+      // What is typed while a save is under way is not saved by it.
+      const answered = Promise.withResolvers<void>();
+      await page.route(/changeBrand/, async (route) => {
+        await answered.promise;
+        await route.continue();
+      });
+      await button(page, "Save").click();
+      await page.getByLabel("Footer").fill("Printed nowhere at all");
+      answered.resolve();
+      await page.getByText("Saved", { exact: true }).waitFor();
+      await leave();
+      await page.unroute(/changeBrand/);
+      await page.getByText("Saved", { exact: true }).waitFor({ state: "detached" });
       await save();
       await page.goto(`${at}/settings`);
       await page.getByRole("combobox", { name: "Time zone" }).fill("Berlin");
@@ -153,7 +166,10 @@ describe("The console's forms", function () {
       await page.getByRole("heading", { name: "Examples", level: 1 }).waitFor();
       await page.getByLabel("Value").fill("@example.net");
       await leave();
-      await save();
+      await button(page, "More actions").click();
+      await page.getByRole("menuitem", { name: "Delete this segment" }).click();
+      await page.getByRole("alertdialog").getByRole("button", { name: "Delete this segment" }).click();
+      await page.getByRole("heading", { name: "Segments", level: 1 }).waitFor();
     });
   });
 

@@ -105,6 +105,7 @@ export const SAMPLES: Record<string, Sample> = {
   }),
   "content.check": ({ newsletter }) => ({ query: { type: "newsletter", id: newsletter } }),
   "content.links": ({ newsletter }) => ({ query: { type: "newsletter", id: newsletter } }),
+  "content.editCopy": ({ newsletter }) => ({ body: { type: "newsletter", id: newsletter } }),
   "content.duplicate": ({ newsletter }) => ({ body: { type: "newsletter", id: newsletter } }),
   "content.versions": ({ newsletter }) => ({ query: { type: "newsletter", id: newsletter } }),
   "content.version": ({ newsletter, draftVersion }) => ({

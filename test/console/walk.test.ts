@@ -265,7 +265,8 @@ describe("The console in a browser", function () {
       assert.match(send_at, /T1[45]:30:00\.000Z$/);
       await page.getByRole("link", { name: "Issue one" }).click();
       await button("Edit a copy").click();
-      await button("Cancel the send and edit a copy").click();
+      await button("Keep the send").waitFor();
+      await button("Edit a copy and cancel the send").click();
       await page.getByRole("heading", { name: "Copy of Issue one", level: 1 }).waitFor();
       assert.equal((await client.get(`/newsletters/${newsletterId}`)).body.data.status, "CANCELLED");
       await button("Set a time").click();

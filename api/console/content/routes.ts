@@ -16,7 +16,7 @@ import { exportRecipients } from "../../../domain/import/export.ts";
 import { isOfBrand } from "../../../domain/mail/blocks/compile.ts";
 import { blockDocument } from "../../../domain/mail/blocks/schema.ts";
 import { mergeTags } from "../../../domain/mail/template.ts";
-import { rescheduleSend } from "../../../domain/sends/client-commands.ts";
+import { cancelUnbegun, rescheduleSend } from "../../../domain/sends/client-commands.ts";
 import { restoreVersion, saveDocument } from "../../../domain/sends/drafts/documents.ts";
 import { checkDraftLinks } from "../../../domain/sends/drafts/draft-links.ts";
 import { listDrafts } from "../../../domain/sends/drafts/draft-list.ts";
@@ -286,6 +286,16 @@ const duplicateRoute = consoleMutation(
   },
 );
 
+/** Cancels a send that has not begun, for a copy of its draft. */
+const editCopy = consoleMutation(
+  { role: "ADMIN", isPatient: true, input: bodyOf(z.strictObject(one)) },
+  async ({ ctx, input: { body } }) => {
+    const { id, name } = await duplicate(ctx.em, ctx.tenant, body, ctx.env);
+    followMove(ctx, await cancelUnbegun(ctx.em, ctx.tenant, { type: body.type, id: body.id }));
+    return { id, name };
+  },
+);
+
 /** A place in the ledger of a send. */
 const after = z
   .string()
@@ -387,6 +397,7 @@ export const contentRouter = router({
   check,
   links,
   duplicate: duplicateRoute,
+  editCopy,
   recipients,
   exportRecipients: exportPage,
   sendTest,

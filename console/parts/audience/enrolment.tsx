@@ -5,8 +5,8 @@ import { reasonText } from "../send/words.ts";
 type Enrolment = DataOf<Client["app"]["audience"]["enrolments"]["query"]>[number];
 type ShownProps = Pick<Enrolment, "state" | "step" | "due_at" | "reason">;
 
-/** Where a person is in a sequence, in words. */
-export function EnrolmentState({ state, step, due_at: at, reason }: ShownProps) {
+/** Where a person is in a sequence, in words. @param isStopped they get no mail at present */
+export function EnrolmentState({ state, step, due_at: at, reason, isStopped }: ShownProps & { isStopped?: boolean }) {
   if (state === "COMPLETED") return "Finished";
   if (state === "PRESENT") return "Did not enter: joined before the start";
   if (state === "LEFT") return `Left${step ? ` before step ${step}` : ""}: ${reasonText(reason ?? "unknown")}`;
@@ -14,6 +14,7 @@ export function EnrolmentState({ state, step, due_at: at, reason }: ShownProps) 
   return (
     <>
       Waiting for step {step} until <When at={at} />
+      {isStopped && ", and not emailed while they get no emails"}
     </>
   );
 }

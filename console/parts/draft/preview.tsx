@@ -93,9 +93,7 @@ export function Preview({ mail, version }: PreviewProps) {
         <ChoiceFilter name="view" label="View" any={own} choices={views} />
         <ChoiceFilter name="look" label="Look" any="Light" choices={LOOKS} />
       </div>
-      <Notice>
-        {find && found.data && (FOUND[others.length] ?? `${others.length} people found: choose one beside.`)}
-      </Notice>
+      <Notice>{find && found.data && foundText(others.length)}</Notice>
       <Problem error={found.error} />
       {query.isPending && <Loading />}
       <Problem error={query.error} />
@@ -138,8 +136,9 @@ export function Preview({ mail, version }: PreviewProps) {
   );
 }
 
-/** Who is found alone is shown. */
-const FOUND: Readonly<Record<number, string>> = { 0: "No matches.", 1: "" };
+/** Who is found alone is shown. @param count 26 where there are more */
+const foundText = (count: number) =>
+  count === 0 ? "No matches." : count > 1 && `${count > 25 ? "More than 25" : count} people found: choose one beside.`;
 
 type Person = Record<"email", string> & Record<"first_name" | "last_name", string | null>;
 

@@ -124,13 +124,15 @@ export function Commands({ kind, send }: { kind: Kind; send: Send }) {
         {send.started_at === null && (
           <Act
             title="Edit a copy"
-            submit="Cancel the send and edit a copy"
+            submit="Edit a copy and cancel the send"
+            kind="danger"
+            cancel="Keep the send"
             note="No one gets this email. A copy opens as a draft without a time: change it, check it, and confirm its send."
             act={async (_, context) => {
-              await calls.commands.cancel.mutate({ params }, { context });
               const body = { type: kind, id: send.resource_id };
-              const { data } = await client.app.content.duplicate.mutate({ body });
+              const { data } = await client.app.content.editCopy.mutate({ body }, { context });
               await navigate({ to: `${base}/${kind}s/${data.id}` });
+              return "The send is cancelled. This is its copy.";
             }}
           />
         )}

@@ -19,9 +19,8 @@ import { MailFacts, type MailProps, OUTCOMES, Outcomes } from "./live-send.tsx";
 import { partOf, people, percent, reasonText } from "./words.ts";
 
 const MOST_DAYS = 365;
-/** Most people open and click within this time: its figures grow while they are looked at. */
-const FRESH_MS = 7 * DAY_MS;
-const POLL_MS = 10_000;
+/** Its figures grow while they are looked at: most within hours. */
+const pollMs = (age: number) => (age < DAY_MS ? 10_000 : age < 7 * DAY_MS && 60_000);
 const dateOf = (instant: number) => new Date(instant).toISOString().slice(0, 10);
 
 /** The report of a send that has ended. */
@@ -35,7 +34,7 @@ export function Report({ kind, send, draft }: { kind: Kind; send: Send; draft: D
     const [from, to] = [dateOf(begin), dateOf(Math.min(Date.now(), begin + MOST_DAYS * DAY_MS))];
     return api.analytics.overview.query({ query: { resource_id: id, from, to } });
   };
-  const poll = () => Date.now() - begin < FRESH_MS && POLL_MS;
+  const poll = () => pollMs(Date.now() - begin);
   const { totals, rates } = useData(["analytics", id], read, { poll });
   const began = useRef(totals);
   useEffect(() => {
