@@ -48,8 +48,9 @@ export function Page() {
         )}
       </PageHead>
       <p>
-        Mailbox providers trust emails more if your domain signs them. Publish these records in your domain's DNS; it
-        may take an hour until a new record is found.
+        Mailbox providers trust emails more if your domain signs them.
+        {domains.length > 0 &&
+          " Publish these records in your domain's DNS; it may take an hour until a new record is found."}
       </p>
       {domains.length === 0 && (
         <p className="empty">

@@ -68,6 +68,21 @@ function Choice({ person, chosen, onChange }: ChoiceProps) {
   );
 }
 
+function ChooseAll({ rows, chosen, onChange }: { rows: readonly Listed[] } & Omit<ChoiceProps, "person">) {
+  const most = rows.slice(0, MOST_CHOSEN);
+  if (most.length < 2) return null;
+  return (
+    <label className="tick">
+      <input
+        type="checkbox"
+        checked={most.every(({ email }) => chosen.some((one) => one.email === email))}
+        onChange={({ target }) => onChange?.(target.checked ? most : [])}
+      />
+      {rows.length > most.length ? `Choose the first ${MOST_CHOSEN}` : "Choose all that are shown"}
+    </label>
+  );
+}
+
 /** Subscribers, who get newsletters, and contacts, whom segments select: each person once. */
 export function Page() {
   const { client, base } = useWorkspace();
@@ -105,6 +120,7 @@ export function Page() {
         caption="People"
         queryKey={[base, "people", list, segment, status]}
         countText={countText}
+        above={(rows) => mayWrite && <ChooseAll rows={rows} chosen={chosen} onChange={choose} />}
         read={skipEmpty((after) => page({ after, ...filters }))}
         columns={[
           {

@@ -343,7 +343,7 @@ function Mails({ email }: { email: string }) {
               </Link>
             ),
           },
-          { name: "When", cell: ({ updated_at }) => <When at={updated_at} isAgo /> },
+          { name: "When", cell: ({ status, updated_at }) => status !== "QUEUED" && <When at={updated_at} isAgo /> },
           {
             name: "Delivery status",
             cell: ({ status, reason, reports }) => (

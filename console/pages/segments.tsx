@@ -10,6 +10,7 @@ import {
   firstCondition,
   grouped,
   isUnfinished,
+  Words,
 } from "../parts/audience/builder.tsx";
 import { PersonLink, useFields } from "../parts/audience/people.tsx";
 import { RESTORABLE, useUndo } from "../parts/bin.tsx";
@@ -47,6 +48,11 @@ export function Segments() {
         keyOf={({ id }) => id}
         columns={[
           { name: "Name", cell: ({ id, name }) => <Link to={`${base}/segments/${id}`}>{name}</Link> },
+          {
+            name: "Conditions",
+            cell: ({ conditions }) =>
+              conditions === null ? "many" : <Words verb="If" value={conditions} mailings={{}} />,
+          },
           { name: "Updated", cell: ({ updated_at }) => <When at={updated_at} /> },
         ]}
         empty="No segments yet. A segment selects contacts by their fields, lists and opened emails, for campaigns, newsletters and sequences. Create the first one."

@@ -129,6 +129,8 @@ export interface ListProps<Row> extends Omit<TableProps<Row>, "rows"> {
   poll?: (rows: readonly Row[]) => number | false;
   /** Rows that stand before "More" is pressed for the first time; all of the first page unless given. */
   first?: number;
+  /** Above the table, for the rows that stand in it. */
+  above?: ((rows: readonly Row[]) => ReactNode) | undefined;
   /** @param shown the rows so far @param meta of the first page @returns how many there are */
   countText?: (shown: number, meta: ListAnswer<Row>["meta"]) => string | undefined;
 }
@@ -147,7 +149,7 @@ export const skipEmpty =
 const rowsOf = <Row,>({ pages }: InfiniteData<ListAnswer<Row>>) => pages.flatMap(({ data }) => data as readonly Row[]);
 
 /** A list that is read page by page. */
-export function List<Row>({ queryKey, read, first = Infinity, countText, poll, ...table }: ListProps<Row>) {
+export function List<Row>({ queryKey, read, first = Infinity, countText, above, poll, ...table }: ListProps<Row>) {
   const [isOpened, setOpened] = useState(false);
   const query = useInfiniteQuery({
     queryKey,
@@ -165,6 +167,7 @@ export function List<Row>({ queryKey, read, first = Infinity, countText, poll, .
   return (
     <>
       {text && <p className="muted">{text}</p>}
+      {above?.(rows)}
       {(rows.length > 0 || !query.hasNextPage) && <Table rows={isShort ? rows.slice(0, first) : rows} {...table} />}
       {(isShort || query.hasNextPage) && (
         <button

@@ -164,6 +164,9 @@ describe("The console's forms", function () {
       await page.getByLabel("Name", { exact: true }).fill("Examples");
       await button(page, "Create segment").click();
       await page.getByRole("heading", { name: "Examples", level: 1 }).waitFor();
+      await page.getByRole("link", { name: "Segments", exact: true }).click();
+      await page.getByRole("row", { name: "Examples If address contains @example.com" }).waitFor();
+      await page.getByRole("link", { name: "Examples" }).click();
       await page.getByLabel("Value").fill("@example.net");
       await leave();
       await button(page, "More actions").click();

@@ -243,7 +243,7 @@ describe("The console in a browser", function () {
       const top = async (of: Locator) => (await of.boundingBox())?.y ?? Number.NaN;
       assert.ok((await top(suggestions)) < (await top(button("Confirm the send"))));
       assert.equal(await page.getByRole("list", { name: "Checks" }).count(), 0, "what is met is folded");
-      await page.getByText("13 of 13 requirements met").waitFor();
+      await page.getByText("What every send requires: 13 of 13 met").waitFor();
       await button("Confirm the send").click();
       await dialog.getByText(/^2 people will get it\. Start: Tomorrow, .* at 09:00, Berlin/).waitFor();
       await dialog.getByRole("definition").getByText(fromEmail).waitFor();
@@ -259,6 +259,10 @@ describe("The console in a browser", function () {
       await page.getByRole("option", { name: "America/New_York" }).click();
       await button("Reschedule").click();
       await page.getByTitle(/at 10:30, New York/).waitFor();
+      await page.getByRole("link", { name: "Overview" }).click();
+      await page.getByText(/^Start: .*, to 2 people$/).waitFor();
+      assert.equal(await page.getByRole("progressbar").count(), 0);
+      await page.getByRole("link", { name: "Newsletters", exact: true }).click();
       assert.deepEqual(await violationsOf(page), []);
       const { status, send_at } = (await client.get(`/newsletters/${newsletterId}`)).body.data;
       assert.equal(status, "SCHEDULED");
@@ -526,6 +530,7 @@ describe("The console in a browser", function () {
       await page.getByRole("button", { name: "Export as CSV: clicked" }).click();
       assert.equal((await saved).suggestedFilename(), "clicked.csv");
       await page.getByText(`Clicks on ${url}`).waitFor();
+      await page.getByRole("link", { name: "Create a segment" }).waitFor();
       await page.getByRole("button", { name: "Show clicks on all links" }).click();
       await report(em, ledger, [3], ["bounce:hard"], started);
       await page.getByRole("button", { name: "Bounced: 1" }).waitFor();
@@ -656,7 +661,7 @@ describe("The console in a browser", function () {
       const choose = async (...emails: string[]) => {
         for (const email of emails) await page.getByRole("checkbox", { name: `Choose ${email}` }).check();
       };
-      await choose(ada, grace, alan);
+      await page.getByRole("checkbox", { name: "Choose all that are shown" }).check();
       await bar.getByText("3 people chosen").waitFor();
       await bar.getByText("Contacts alone are on no list").waitFor();
       await assertAccessible(page, "chosen people");

@@ -132,9 +132,15 @@ const allLists = consoleQuery({ role: "VIEWER", input: noInput }, async ({ ctx }
   return found.map(({ id, name, optin }) => ({ id, name, optin })).sort(byName);
 });
 
+/** Of more conditions than a row of a list has room for, none are told. */
+const MAX_CONDITIONS_SHOWN = 2_000;
+
 const segments = consoleQuery({ role: "VIEWER", input: noInput }, async ({ ctx }) =>
   (await readSegments(ctx.em))
-    .map(({ id, name, updatedAt }) => ({ id, name, updated_at: updatedAt.toISOString() }))
+    .map(({ id, name, conditions, updatedAt }) => ({
+      ...{ id, name, updated_at: updatedAt.toISOString() },
+      conditions: JSON.stringify(conditions).length > MAX_CONDITIONS_SHOWN ? null : conditions,
+    }))
     .sort(byName),
 );
 

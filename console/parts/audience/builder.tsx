@@ -436,11 +436,18 @@ const daysText = (days: unknown) => (days === 1 ? "day" : `${days} days`);
 const listed = (texts: readonly string[], word: string) =>
   [...texts.slice(0, 3), ...(texts.length > 3 ? [`${texts.length - 3} more`] : [])].join(` ${word} `);
 
+interface WordsProps {
+  verb: string;
+  value: unknown;
+}
+
 /** What follows from conditions, and these in words: "Skipped if they opened “Welcome”". */
-export function ConditionWords({ verb, value: whole }: { verb: string; value: unknown }) {
+export const ConditionWords = (props: WordsProps) => <Words {...props} mailings={useMailings()} />;
+
+/** As `ConditionWords`. @param mailings names of emails by their ids; others are not named */
+export function Words({ verb, value: whole, mailings }: WordsProps & { mailings: Readonly<Record<string, string>> }) {
   const fields = useFields();
   const lists = Object.fromEntries(useLists().map(({ id, name }) => [id, name]));
-  const mailings = useMailings();
   const wordsOf = (condition: Condition, isInGroup: boolean): string => {
     const join = joinOf(condition);
     const parts = partsOf(condition);
@@ -459,7 +466,12 @@ export function ConditionWords({ verb, value: whole }: { verb: string; value: un
       return `“${lists[String(list)] ?? "deleted list"}” ${NEGATIONS.list[isNot]} ${statusText}`;
     }
     if (event !== undefined) {
-      const mail = resource === undefined ? "any email" : `“${mailings[String(resource)] ?? "another email"}”`;
+      const mail =
+        resource === undefined
+          ? "any email"
+          : String(resource) in mailings
+            ? `“${mailings[String(resource)]}”`
+            : "one email";
       const time = days === undefined ? "" : ` in the last ${daysText(days)}`;
       const did = link === undefined ? EVENTS[String(event)] : "clicked one of the links in";
       return `they ${isNot === "true" ? "never " : ""}${did} ${mail}${time}`;

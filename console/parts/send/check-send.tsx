@@ -18,6 +18,7 @@ import { people, percent } from "./words.ts";
 
 type GateState = GateReport["gates"][number];
 
+const JOINED_LATER = "Who joins later does not get it.";
 const STOPS = "Emails already sent cannot be taken back; you can pause or cancel the rest.";
 
 /** Shows a place of the editor: the index of each node on the way to it, or none for the subject. */
@@ -138,7 +139,7 @@ export function CheckSend({ kind, draft, onShow, isAsked, onBegin }: CheckProps)
           title={unfinished > 0 ? "Send anyway" : "Confirm the send"}
           submit={preview.send_at ? "Schedule the send" : "Send now"}
           kind={unfinished > 0 ? undefined : "primary"}
-          note={`${people(preview.recipients.eligible)} will get it. ${preview.send_at ? `Start: ${startOf({ ...preview, send_zone })}.` : begins} ${STOPS}`}
+          note={`${people(preview.recipients.eligible)} will get it. ${preview.send_at ? `Start: ${startOf({ ...preview, send_zone })}. ${JOINED_LATER}` : begins} ${STOPS}`}
           isDisabled={!isTyped}
           onOpen={() => setTyped(false)}
           act={confirm}
@@ -429,7 +430,7 @@ function GateList({ mail: { type, id }, report }: GateListProps) {
   return (
     <details open={met < report.gates.length}>
       <summary>
-        {met} of {report.gates.length} requirements met
+        What every send requires: {met} of {report.gates.length} met
       </summary>
       <ul className="steps" aria-label="Checks">
         {gates.map(({ gate, is_met, detail, message }) => {

@@ -63,10 +63,23 @@ export function LiveSend({ send }: { send: Send }) {
   return (
     <div className="stack">
       <p role="status">
-        {status === "SCHEDULED" && <>Start: {startOf(send)}</>}
+        {status === "SCHEDULED" && (
+          <>
+            Start: {startOf(send)}, to {people(open)}
+          </>
+        )}
         {status === "PAUSED" && <strong className="warn">Paused. {pauseText(send.status_reason)}</strong>}
         {status === "SENDING" && <>Sending now.</>}
       </p>
+      {send.started_at !== null && <Progress send={send} open={open} />}
+    </div>
+  );
+}
+
+function Progress({ send, open }: { send: Send; open: number }) {
+  const { recipients } = send;
+  return (
+    <>
       <progress
         value={recipients.total - open}
         max={Math.max(recipients.total, 1)}
@@ -76,7 +89,7 @@ export function LiveSend({ send }: { send: Send }) {
         {(recipients.total - open).toLocaleString()} of {people(recipients.total)}
       </p>
       <Outcomes recipients={recipients} />
-    </div>
+    </>
   );
 }
 

@@ -85,8 +85,12 @@ export function Report({ kind, send, draft }: { kind: Kind; send: Send; draft: D
         ]}
       />
       <Hours id={id} recipients={recipients.total} />
-      <h3>Clicks by link</h3>
-      <Links kind={kind} id={id} clicks={totals.clicked} />
+      {totals.tracked > 0 && (
+        <>
+          <h3>Clicks by link</h3>
+          <Links kind={kind} id={id} clicks={totals.clicked} />
+        </>
+      )}
       <Part>
         <Domains id={id} recipients={recipients.total} />
       </Part>
@@ -301,7 +305,7 @@ function Recipients({ kind, id }: { kind: Kind; id: string }) {
           </>
         )}
       </AddressList>
-      {kind === "campaign" && mayWrite && activity && SEGMENTED.includes(activity) && (
+      {mayWrite && activity && SEGMENTED.includes(activity) && (
         <Link className="button" to={`${base}/segments/new`} search={{ activity, mail: id, link }}>
           Create a segment
         </Link>
