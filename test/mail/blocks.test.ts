@@ -170,24 +170,20 @@ describe("Blocks", () => {
       assert.doesNotMatch(filled.html, /<b>/);
       assert.equal(show(document(paragraph(tag("first_name", fallback)))).text.split("\n")[0], "Ada");
     }
-    const links = [
-      "{{ unsubscribe_url }}",
-      "https://example.com/{{email}}?a=1&b={{ first_name }}",
-      "https://example.com/{{x}}",
-    ];
+    const links = ["{{ unsubscribe_url }}", "https://example.com/{{email}}?a=1&b={{ first_name }}"];
     const hrefs = show(document(...links.map((href) => button("Go", href))), { ...PERSON, first_name: "Ada & Bo" });
     assert.match(hrefs.html, /href="https:\/\/example\.com\/u\/1"/);
     assert.match(hrefs.html, /href="https:\/\/example\.com\/ada%40example\.com\?a=1&amp;b=Ada%20%26%20Bo"/);
-    assert.match(hrefs.html, /href="https:\/\/example\.com\/&#123;&#123;x}}"/);
     assert.doesNotMatch(hrefs.html, /mailing list/, "no footer beside an own link");
   });
 
   it("leave a merge tag that there is not to the check of the template", () => {
-    const html = compile(document(paragraph("Welcome, ", tag("name", "you"), tag("constructor"))));
+    const link = button("Go", "https://example.com/{{frist_name}}?a={{ fields.no.field }}");
+    const html = compile(document(paragraph("Welcome, ", tag("name", "you"), tag("constructor")), link));
     const found = checkContent({ subject: "", html });
     assert.deepEqual(
       found.map((problem) => [problem.kind, problem.kind === "unknown_tag" && problem.tag]),
-      ["name", "constructor"].map((name) => ["unknown_tag", name]),
+      ["name", "constructor", "frist_name", "fields.no.field"].map((name) => ["unknown_tag", name]),
     );
   });
 
@@ -215,6 +211,10 @@ describe("Blocks", () => {
       [paragraph(words("a", linkTo("javascript:alert(1)"))), `${place}.content.0.marks.0.attrs.href`],
       [paragraph(tag("fields..a")), `${place}.content.0.attrs.name`],
       [paragraph(tag("first_name }}{% x")), `${place}.content.0.attrs.name`],
+      ...["true", "nil", "not", "blank.x"].map((name): (typeof cases)[number] => [
+        paragraph(tag(name)),
+        `${place}.content.0.attrs.name`,
+      ]),
     ];
     for (const [node, at] of cases) assert.deepEqual(refusedAt(document(inside(node))), [at]);
     const hrefs = [
@@ -232,7 +232,7 @@ describe("Blocks", () => {
       "{{ first_name }}",
       "{{ unsubscribe_url }}x",
       "https://{{ fields.server }}/",
-      "https://example.com/?a={{ unsubscribe_url }}",
+      `https://example.com/${"x".repeat(2_000)}`,
       "https://example.com/?a={{ first_name | upcase }}",
       "https://",
     );
@@ -244,6 +244,7 @@ describe("Blocks", () => {
     for (const href of ["", "http://example.com", "MAILTO:a@example.com", "tel:+43", "{{fields.url}}"]) {
       assert.deepEqual(refusedAt(document(button("a", href))), [], href);
     }
+    for (const name of ["nothing", "nota.b", "True"]) assert.deepEqual(refusedAt(document(paragraph(tag(name)))), []);
     assert.deepEqual(refusedAt(document(columns([], [columns([], [])]))), ["content.0.content.1.content.0.type"]);
     for (const value of [null, [], "doc", 1, { type: "doc" }, document({} as Node)]) {
       assert.equal(refusedAt(value).length, 1, JSON.stringify(value));

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { isLink, isWebUrl, LINK_RULE } from "../../../lib/mail-link.ts";
+import { isWebUrl, linkProblem, MAX_LINK_CHARS } from "../../../lib/mail-link.ts";
 import { NETWORKS } from "../../../lib/mail-style.ts";
 import { TAG_NAME } from "../../../lib/merge-tags.ts";
 
@@ -8,10 +8,12 @@ import { TAG_NAME } from "../../../lib/merge-tags.ts";
 export const BLOCK_LIMITS = { bytes: 500_000, depth: 12, nodes: 5_000 } as const;
 const MAX_TEXT = 100_000;
 const MAX_LABEL = 1_000;
-const MAX_URL = 2_000;
 
-const url = z.string().max(MAX_URL);
-const href = url.refine(isLink, LINK_RULE);
+const url = z.string().max(MAX_LINK_CHARS, { abort: true });
+const href = url.superRefine((value, context) => {
+  const message = linkProblem(value);
+  if (message !== undefined) context.addIssue({ code: "custom", message });
+});
 export const imageUrl = url.refine(isWebUrl, "must begin with http: or https:");
 /** A block is saved before its URL is known. */
 const orNone = (schema: z.ZodString) => z.union([z.literal(""), schema]);

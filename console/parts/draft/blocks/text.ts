@@ -1,6 +1,6 @@
 /** Documents of blocks as texts; without the editor's code, which only a draft loads. */
 import type { JSONContent } from "@tiptap/core";
-import { isLink, LINK_RULE, URL_TAG } from "../../../../lib/mail-link.ts";
+import { linkProblem as problemOf, URL_TAG } from "../../../../lib/mail-link.ts";
 import { capitalized } from "../../../api.ts";
 
 type Values = Readonly<Record<string, unknown>>;
@@ -53,8 +53,10 @@ export function linkOf(typed: string): string {
 }
 
 /** Why the service would refuse a link; undefined for one that it takes, and for none. */
-export const linkProblem = (href: string): string | undefined =>
-  href === "" || isLink(href) ? undefined : `The link ${LINK_RULE}.`;
+export function linkProblem(href: string): string | undefined {
+  const problem = href && problemOf(href);
+  return problem ? `The link ${problem}.` : undefined;
+}
 
 /** As one text for one document: in the order of the names, and without attributes and contents that say nothing. */
 export const blocksText = (document: unknown): string =>
