@@ -280,6 +280,28 @@ describe("The editor of a draft", function () {
       const address = "https://example.com/x";
       assert.equal(await shownOf(page, address, "Selected"), `<p>${link(address, "Selected")}</p>`);
       assert.equal(await shownOf(page, "<p>example.com</p>"), `<p>${link("https://example.com", "example.com")}</p>`);
+      const mended = [
+        [" https://example.com/a b?c={d} ", "https://example.com/a%20b?c={d}"],
+        ["mailto:anna@example.com?subject=Hi you", "mailto:anna@example.com?subject=Hi%20you"],
+        [
+          `https://www.google.com/url?sa=D&url=${encodeURIComponent("https://example.com/a b")}`,
+          "https://example.com/a%20b",
+        ],
+        ["https://example.com/?a={{ frist_name }}", "https://example.com/?a={{ frist_name }}"],
+      ] as const;
+      for (const [href, to] of mended) assert.equal(await shownOf(page, link(href, "x")), `<p>${link(to, "x")}</p>`);
+      const refused = [
+        `https://example.com/${"x".repeat(2_000)}`,
+        "https://example.com/{{ email | upcase }}",
+        "#_Toc1",
+      ];
+      for (const href of refused) assert.equal(await shownOf(page, `<p>${link(href, "x")}</p>`), "<p>x</p>", href);
+      const image = `<img src="https://example.com/a.png">`;
+      assert.match(
+        await shownOf(page, link("https://example.com/a b", image)),
+        /href&quot;:&quot;https:\/\/example.com\/a%20b&quot;/,
+      );
+      assert.match(await shownOf(page, link("#top", image)), /href&quot;:null/);
       const lines =
         "<!--StartFragment--><span>NEWS</span><br><span>MARCH <b>2016</b></span><br>Dear<br><p>Two</p><br><p>Three</p>";
       const shown = "<p>NEWS<br>MARCH <strong>2016</strong><br>Dear</p><p>Two</p><p>Three</p>";
@@ -309,6 +331,22 @@ describe("The editor of a draft", function () {
         await shownOf(page, layout),
         `${lines.replace(/(?<=<\/p>).*/, "")}<p style="text-align: center;">Small</p>${blocks}`,
       );
+      const sheet = `<table>${row("", "2024", "2025")}${row("", " ", "<p>&nbsp;</p>")}${row("Sold", "", "7")}${row("Lost", "1", "")}</table>`;
+      assert.equal(await shownOf(page, sheet), "<p>- – 2024 – 2025</p><p>Sold – - – 7</p><p>Lost – 1</p>");
+    });
+  });
+
+  it("pastes the text alone of over 10,000 elements, and waits for no style that does not end", async () => {
+    await inPage({}, async (page) => {
+      await open(page, undefined, "?view=text");
+      const many = "<i></i>".repeat(10_000);
+      const copied = `<h1>A &lt;b&gt;</h1><table><tr><td>B\nb</td><td><b>C</b></td></tr></table>D<br>E${many}`;
+      assert.equal(await shownOf(page, copied), "<p>A &lt;b&gt;</p><p>B b C</p><p>D</p><p>E</p>");
+      const began = performance.now();
+      const shown = await shownOf(page, `<p>Text</p>${"<![if ".repeat(60_000)}${"<style ".repeat(60_000)}`);
+      assert.equal(shown, "<p>Text</p>");
+      const ms = performance.now() - began;
+      assert.ok(ms < 8_000, `${ms} ms`);
     });
   });
 

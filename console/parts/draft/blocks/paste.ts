@@ -1,3 +1,5 @@
+import { linkProblem } from "../../../../lib/mail-link.ts";
+
 /** Elements that Word and its like add to a copied text, its comments and what was deleted; no mail should have them. */
 const RUBBISH =
   "style, script, meta, link, title, xml, [data-style*='mso-element:comment' i], [class^=MsoComment], .msocomanchor, .msocomtxt, del[cite], del[datetime], .msoDel, .MsoDel";
@@ -9,27 +11,28 @@ const ELEMENTS: readonly (readonly [style: RegExp, element: string, notIn?: stri
   [/(^|[;\s])text-decoration(-line)?:[^;]*underline/i, "u", "a"],
   [/(^|[;\s])text-decoration(-line)?:[^;]*line-through/i, "s"],
 ];
-/** URLs that a mail can link to: no note or heading of a document, and no file. */
-const LINK = /^(https?:|mailto:|tel:|\{\{)/i;
-/** Google Docs leads its links over a page of Google. */
-const targetOf = (href: string) =>
-  (/^https:\/\/www\.google\.com\/url\?/.test(href) && new URL(href).searchParams.get("q")) || href;
+/** A larger layout or sheet takes seconds, and is no mail. */
+const MOST_ELEMENTS = 10_000;
 const MARKER = "[data-style*='mso-list:Ignore' i]";
 const LIST = "[data-word]";
 const BLOCKS = "p, div, h1, h2, h3, h4, h5, h6, ul, ol, blockquote, hr, img";
 /** Characters of a cell that stands in one line with its neighbours. */
 const MOST_IN_CELL = 60;
 const BETWEEN_CELLS = " – ";
+/** It keeps the cells behind it below their headings. */
+const EMPTY_CELL = "-";
 
 /** The HTML of a clipboard, as the schema can read it: lists of Word as lists, and no rubbish of Word and Google Docs. */
 export function cleanPaste(html: string): string {
-  // The policy of the page forbids styles also where they are only read. Word shows the markers of its lists to programs
-  // that do not know `<![if`, and hides other markup in comments.
+  // The policy of the page forbids styles also where they are only read; a title is a text, too. Word shows the markers of
+  // its lists to programs that do not know `<![if`, and hides other markup in comments.
   const read = html
-    .replace(/<!\[(?:if[^\]]*|endif)\]>/gi, "")
-    .replace(/(<[a-z][^<>]*?\s)style(?=\s*=)/gi, "$1data-style");
-  const { body } = new DOMParser().parseFromString(read.replace(/<style[\s>].*?<\/style>/gis, ""), "text/html");
+    .replace(/<!\[(?:if[^\]<]*|endif)\]>/gi, "")
+    .replace(/(<[a-z][^<>]*?\s)style(?=\s*=)/gi, "$1data-style")
+    .replace(/<(\/?)style(?=[\s/>])/gi, "<$1title");
+  const { body } = new DOMParser().parseFromString(read, "text/html");
   for (const element of body.querySelectorAll(RUBBISH)) element.remove();
+  if (body.getElementsByTagName("*").length > MOST_ELEMENTS) return linesOf(body);
   for (const item of body.querySelectorAll("p[data-style*='mso-list:' i]")) nest(item);
   for (const element of body.querySelectorAll<HTMLElement>("[data-style]")) applyStyle(element);
   for (const element of body.querySelectorAll("*")) {
@@ -38,12 +41,12 @@ export function cleanPaste(html: string): string {
   }
   for (const link of body.querySelectorAll("a[href]")) {
     const href = targetOf(link.getAttribute("href") ?? "");
-    if (LINK.test(href)) link.setAttribute("href", href);
-    else link.replaceWith(...link.childNodes);
+    if (linkProblem(href)) link.replaceWith(...link.childNodes);
+    else link.setAttribute("href", href);
   }
   for (const underline of body.querySelectorAll("a u")) underline.replaceWith(...underline.childNodes);
-  for (const element of body.querySelectorAll("p, h1, h2, h3, td, th")) {
-    if (element.textContent?.trim() === "" && !element.querySelector("img, [data-block]")) element.remove();
+  for (const element of body.querySelectorAll("p, h1, h2, h3, tr")) {
+    if (isEmpty(element)) element.remove();
   }
   // Inner ones first.
   for (const table of [...body.querySelectorAll("table")].reverse()) {
@@ -56,6 +59,35 @@ export function cleanPaste(html: string): string {
   return body.innerHTML;
 }
 
+/** The link that is meant by a copied one. Google Docs leads its links over a page of Google, and browsers follow one with blanks. */
+function targetOf(copied: string): string {
+  const href = copied.trim();
+  const query = /^https:\/\/www\.google\.com\/url\?/.test(href) ? new URL(href).searchParams : undefined;
+  const target = query?.get("q") || query?.get("url") || href;
+  // It would also encode the braces of a merge tag.
+  const isWritten = !linkProblem(target) || target.includes("{{") || !URL.canParse(target);
+  return isWritten ? target : new URL(target).href;
+}
+
+/** The text of a body, with a paragraph for each of its lines. */
+function linesOf(body: HTMLElement): string {
+  // No line break: the HTML has some within its lines.
+  const end = "\u2029";
+  for (const element of body.querySelectorAll(`${BLOCKS}, tr, li, br`)) {
+    element.before(end);
+    element.after(end);
+  }
+  for (const cell of body.querySelectorAll("td, th")) cell.after(" ");
+  const lines = (body.textContent ?? "").split(end).filter((line) => line.trim() !== "");
+  const paragraph = body.ownerDocument.createElement("p");
+  return lines
+    .map((line) => {
+      paragraph.textContent = line;
+      return paragraph.outerHTML;
+    })
+    .join("");
+}
+
 /** Whether a text or a part of one is beside a node, behind blanks and comments. */
 function isText(node: Node, side: "previousSibling" | "nextSibling"): boolean {
   const next = node[side];
@@ -64,13 +96,19 @@ function isText(node: Node, side: "previousSibling" | "nextSibling"): boolean {
   return (next instanceof Text && next.data.trim() !== "") || isText(next, side);
 }
 
+const isEmpty = (element: Element) => element.textContent?.trim() === "" && !element.querySelector("img, [data-block]");
+
 /** One line of the texts of a row where all of them are short, else the blocks of each of its cells. */
-function blocksOfRow({ cells }: HTMLTableRowElement): HTMLElement[] {
-  const [first, ...others] = [...cells].map(contentOf);
+function blocksOfRow(row: HTMLTableRowElement): HTMLElement[] {
+  const cells = [...row.cells];
+  const filled = cells.filter((cell) => !isEmpty(cell));
   const isShort = (text: Element) => (text.textContent?.length ?? 0) <= MOST_IN_CELL && !text.querySelector(BLOCKS);
-  if (!first || others.length === 0 || ![first, ...others].every(isShort)) return [...cells].map(blockOf);
-  for (const text of others) first.append(BETWEEN_CELLS, ...text.childNodes);
-  return [blockOf(first)];
+  if (filled.length < 2 || !filled.map(contentOf).every(isShort)) return filled.map(blockOf);
+  const parts = cells
+    .slice(0, cells.findLastIndex((cell) => !isEmpty(cell)) + 1)
+    .flatMap((cell) => [BETWEEN_CELLS, ...(isEmpty(cell) ? [EMPTY_CELL] : contentOf(cell).childNodes)]);
+  row.replaceChildren(...parts.slice(1));
+  return [blockOf(row)];
 }
 
 /** A block of its own for the content of an element. */

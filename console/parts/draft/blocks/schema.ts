@@ -2,6 +2,7 @@ import { type AnyExtension, Extension, getSchema, InputRule, Node, nodePasteRule
 import { type DOMOutputSpec, type Node as PageNode, DOMParser as PageParser, type Slice } from "@tiptap/pm/model";
 import { Plugin } from "@tiptap/pm/state";
 import StarterKit from "@tiptap/starter-kit";
+import { isWebUrl } from "../../../../lib/mail-link.ts";
 import { CONTENT_WIDTH, NETWORKS, textOn } from "../../../../lib/mail-style.ts";
 import { TAG_NAME } from "../../../../lib/merge-tags.ts";
 import { cleanPaste } from "./paste.ts";
@@ -146,9 +147,7 @@ const Image = leaf({
     (element) => {
       const { src, alt, width } = element as HTMLImageElement;
       const href = element.closest("a")?.getAttribute("href") ?? null;
-      return (
-        /^https?:/.test(src) && { src, alt, href, width: element.hasAttribute("width") && width > 1 ? width : null }
-      );
+      return isWebUrl(src) && { src, alt, href, width: element.hasAttribute("width") && width > 1 ? width : null };
     },
   ],
 });
