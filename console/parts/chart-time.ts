@@ -1,13 +1,14 @@
 /** The time of one value of a chart, in seconds. */
-export const UNIT_S = { day: 86_400, hour: 3_600 };
+export const UNIT_S = { day: 86_400, hour: 3_600, minute: 60 };
 /** The least that an axis of days shows: one value alone has no width. */
 const LEAST_S = 2 * UNIT_S.day;
 /** Days are those of UTC, and hours those of the reader's clock. */
 const DATE = { day: "numeric", month: "short" } as const;
 const TIME = { hour: "2-digit", minute: "2-digit", hourCycle: "h23" } as const;
+const INSTANT = new Intl.DateTimeFormat("en", { ...DATE, ...TIME });
 export const FORMATS = {
   day: new Intl.DateTimeFormat("en", { ...DATE, timeZone: "UTC" }),
-  hour: new Intl.DateTimeFormat("en", { ...DATE, ...TIME }),
+  ...{ hour: INSTANT, minute: INSTANT },
 };
 const [CLOCK, OWN_DATE] = [new Intl.DateTimeFormat("en", TIME), new Intl.DateTimeFormat("en", DATE)];
 
@@ -18,7 +19,7 @@ export function rangeOf(
   now: number,
 ): [from: number, to: number] {
   const [from = 0, last = from] = [seconds[0], seconds.at(-1)];
-  if (unit === "hour") return [from, last];
+  if (unit !== "day") return [from, last];
   const to = Math.max(last, Math.min(from + LEAST_S, now));
   return [Math.min(from, to - LEAST_S), to];
 }

@@ -59,7 +59,7 @@ export function Chart({ title, times, unit, series }: ChartProps) {
           rows={times.map((time, i) => ({ time, i }))}
           keyOf={({ time }) => time}
           columns={[
-            { name: unit === "day" ? "Day" : "Hour", cell: ({ time }) => timeText(time) },
+            { name: { day: "Day", hour: "Hour", minute: "Time" }[unit], cell: ({ time }) => timeText(time) },
             ...series.map(({ name, values }) => ({
               name,
               cell: ({ i }: { i: number }) => values[i]?.toLocaleString(),

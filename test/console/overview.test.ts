@@ -204,6 +204,22 @@ describe("The responses of a send in the console", () => {
       { hour: "2026-01-05T11:00:00.000Z", opened: 0, clicked: 0 },
       { hour: "2026-01-05T12:00:00.000Z", opened: 1, clicked: 1 },
     ]);
+    const move = sql`interval '1 hour' * floor(extract(epoch from now() - '2026-01-05T10:40:00Z'::timestamptz) / 3600)`;
+    for (const [table, column] of [
+      ["sends", "started_at"],
+      ["engagements", "first_at"],
+    ] as const) {
+      await sql`update ${sql.table(table)} set ${sql.ref(column)} = ${sql.ref(column)} + ${move}
+        where team_id = ${tenant.teamId}`.execute(kysely(team.em));
+    }
+    const minutes = (await read()).map(({ hour, opened, clicked }) => [hour.slice(14, 16), opened, clicked]);
+    assert.deepEqual(minutes.slice(0, 5), [
+      ["40", 0, 0],
+      ["45", 0, 0],
+      ["50", 0, 0],
+      ["55", 1, 0],
+      ["00", 0, 0],
+    ]);
   });
 
   it("are shown by the domains of the recipients, for as long as these are kept", async () => {

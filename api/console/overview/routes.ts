@@ -59,7 +59,7 @@ const progress = consoleQuery(
 const hours = consoleQuery(
   { role: "VIEWER", input: bodyOf(z.strictObject({ resource_id: id })) },
   async ({ ctx: { em, tenant }, input: { body } }) => ({
-    hours: await readHours(em, tenant, body.resource_id),
+    ...(await readHours(em, tenant, body.resource_id)),
     /** The hours of a larger send count the responses of this many recipients alone. */
     max_recipients: MAX_RECIPIENTS,
   }),

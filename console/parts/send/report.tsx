@@ -95,6 +95,7 @@ export function Report({ kind, send, draft }: { kind: Kind; send: Send; draft: D
         <Domains id={id} recipients={recipients.total} />
       </Part>
       <h3 id={RECIPIENTS}>Recipients</h3>
+      <p className="muted">{people(recipients.total)}</p>
       <Recipients kind={kind} id={id} />
     </>
   );
@@ -124,14 +125,14 @@ const ofFirst = (recipients: number, most: number) => (recipients > most ? `, of
 /** When people opened the mail and clicked in it. */
 function Hours({ id, recipients }: { id: string; recipients: number }) {
   const read = ({ app }: Client) => app.overview.hours.query({ body: { resource_id: id } });
-  const { hours, max_recipients: most } = useData(["hours", id], read);
-  // Of one hour, the chart would repeat the totals above.
+  const { hours, unit, max_recipients: most } = useData(["hours", id], read);
+  // Of one, the chart would repeat the totals above.
   if (hours.length < 2) return null;
   return (
     <Chart
-      title={`First opens and clicks by hour${ofFirst(recipients, most)}`}
+      title={`First opens and clicks, ${unit === "hour" ? "by hour" : "every five minutes"}${ofFirst(recipients, most)}`}
       times={hours.map(({ hour }) => hour)}
-      unit="hour"
+      unit={unit}
       series={[
         { name: "Opened", values: hours.map(({ opened }) => opened) },
         { name: "Clicked", values: hours.map(({ clicked }) => clicked) },
