@@ -18,6 +18,7 @@ import { type Content, isHtml, type Place, plainSubject, type Written } from "..
 import { type Mail, STATES, useAccounts, useSizedTargets, usualSender } from "../parts/draft/drafts.ts";
 import { Editor, type InputOf } from "../parts/draft/editor.tsx";
 import { Dock, Preview } from "../parts/draft/preview.tsx";
+import { trackingField, trackingMode, trackingText } from "../parts/draft/targets.tsx";
 import { TestMail } from "../parts/draft/test-mail.tsx";
 import { Versions } from "../parts/draft/versions.tsx";
 import { Duplicate } from "../parts/duplicate.tsx";
@@ -148,7 +149,7 @@ export function OneSequence() {
     poll: ({ status }) => status === "ACTIVE" && 5_000,
   });
   const { status, steps, due } = sequence;
-  const isUntracked = sequence.tracking === "OFF";
+  const isUntracked = trackingMode(sequence) === "OFF";
   const target = sequence.list_id ? `lists/${sequence.list_id}` : `segments/${sequence.segment_id}`;
   const isRunning = status === "ACTIVE" || status === "PAUSED";
   const mayEdit = status === "DRAFT" ? isEditor : isAdmin && isRunning;
@@ -263,6 +264,13 @@ export function OneSequence() {
             ) : (
               "none yet"
             ),
+          ],
+          [
+            "Opens and clicks",
+            <div key="tracking" className="actions">
+              {trackingText(sequence)}
+              {mayEdit && <ChangeTracking sequence={sequence} />}
+            </div>,
           ],
           ["Next email", sequence.next_due_at && <When at={sequence.next_due_at} />],
           ["Emailed today", isRunning && sequence.mailed_today.toLocaleString()],
@@ -382,8 +390,31 @@ function Enrolled({ sequence: { id, steps } }: { sequence: Sequence }) {
   );
 }
 
+/** Chooses whether opens and clicks are counted of the emails that begin from then on. */
+function ChangeTracking({ sequence }: { sequence: Sequence }) {
+  const { id } = sequence;
+  const { sequences } = useWorkspace().client.app;
+  const { label, hint, options, chosen, bodyOf } = trackingField(sequence);
+  const choices = Object.fromEntries(options.map((option) => [option.id, option.name]));
+  const params = { sequenceId: id };
+  return (
+    <Act
+      title="Change tracking"
+      note="It applies to emails that begin after you save."
+      inputs={[["tracking", label, { choices, hint }]]}
+      values={{ tracking: chosen }}
+      edits={{ id, record: sequence, read: () => sequences.show.query({ params }) }}
+      act={({ tracking = chosen }, _, save) => {
+        const body = bodyOf(tracking);
+        return save(body, (options) => sequences.changeTracking.mutate({ params, body }, options));
+      }}
+    />
+  );
+}
+
 /** As the check before a send looks at a mail, at one step after the other. */
-function StepChecks({ sequence: { id, steps, steps_updated_at } }: { sequence: Sequence }) {
+function StepChecks({ sequence }: { sequence: Sequence }) {
+  const { id, steps, steps_updated_at } = sequence;
   const [checked, setChecked] = useState(0);
   return steps
     .slice(0, checked + 1)
@@ -394,6 +425,7 @@ function StepChecks({ sequence: { id, steps, steps_updated_at } }: { sequence: S
         mail={{ type: "campaign", id, step_id: step.id }}
         at={steps_updated_at}
         place={place}
+        tracking={<ChangeTracking sequence={sequence} />}
         onChecked={() => setChecked((now) => Math.max(now, place + 1))}
       />
     ));
@@ -592,7 +624,9 @@ function OpenStep({ sequence, stepId, after, mayEdit, onClose, onNew }: StepProp
         )}
         {number > 0 ? <Preview mail={mail} version={step.updated_at} /> : <Dock />}
       </div>
-      {number > 0 && <Warnings mail={mail} at={step.updated_at} />}
+      {number > 0 && (
+        <Warnings mail={mail} at={step.updated_at} tracking={mayEdit && <ChangeTracking sequence={sequence} />} />
+      )}
     </section>
   );
 }

@@ -19,6 +19,7 @@ const OWN: Readonly<Record<string, string>> = {
     "content.sendTest": "sent a test of",
   },
   ...{ "templates.makeDraft": "used a template for", "sequences.saveStep": "saved a step of" },
+  "sequences.changeTracking": "changed the tracking of",
   ...{ "imports.export": "exported people as CSV from", "imports.export.list": "exported people as CSV from" },
   ...{
     "imports.export.people": "exported people as CSV from",

@@ -36,6 +36,8 @@ interface NewSequence {
   /** Normalised. */
   fromEmail: string;
   fromName?: string | null;
+  /** As `changeTracking`. */
+  ownTracking?: boolean | null;
 }
 
 /**
@@ -47,7 +49,7 @@ interface NewSequence {
 export async function createSequence(
   em: EntityManager,
   tenant: Tenant,
-  { name, listId = null, segmentId = null, fromEmail, fromName = null }: NewSequence,
+  { name, listId = null, segmentId = null, fromEmail, fromName = null, ownTracking = null }: NewSequence,
   limit: number,
 ): Promise<string> {
   if ((listId === null) === (segmentId === null)) {
@@ -55,7 +57,7 @@ export async function createSequence(
   }
   await lockTarget(em, { listId, segmentId }, "");
   await readAccount(em, tenant, fromEmail);
-  const content = { name, subject: null, fromName, body: null, isDrip: true };
+  const content = { name, subject: null, fromName, body: null, isDrip: true, tracking: ownTracking };
   const { id } = await createDraft(em, tenant, "campaign", content, limit);
   await sql`
     insert into sequences (campaign_id, team_id, environment, list_id, segment_id, from_email)
@@ -230,6 +232,24 @@ export async function renameSequence(em: EntityManager, tenant: Tenant, id: stri
   const { numAffectedRows } = await sql`
     update campaigns set name = ${name} where id = ${id} and is_drip and ${ofTenant(tenant)}`.execute(kysely(em));
   if (!numAffectedRows) throw notFound();
+}
+
+/**
+ * Counts opens and clicks of the waves that are claimed after it, in the caller's transaction, or not; null leaves it to the team.
+ * @param refuseRunning throws unless the caller may change what is mailed without another confirmation: all but a DRAFT
+ * @throws {ApiError} `not_found`; `resource_state_invalid` for one that is STOPPED
+ */
+export async function changeTracking(
+  em: EntityManager,
+  tenant: Tenant,
+  id: string,
+  tracking: boolean | null,
+  refuseRunning: () => void,
+): Promise<void> {
+  const { status } = await readSequence(em, id, { tenant, lock: "claim" });
+  if (status !== "DRAFT") refuseRunning();
+  if (status === "STOPPED") throw wrongState({ status });
+  await sql`update campaigns set tracking = ${tracking} where id = ${id} and ${ofTenant(tenant)}`.execute(kysely(em));
 }
 
 /**

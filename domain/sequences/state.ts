@@ -34,7 +34,10 @@ export interface Sequence extends Tenant {
   openWaves: string[];
   /** The last wave was claimed long enough ago. */
   mayClaim: boolean;
+  /** Of its next waves: by its own choice, which null leaves to its team. */
   tracking: TrackingMode;
+  ownTracking: boolean | null;
+  teamTracking: TrackingMode;
   includeMembers: boolean;
   /** As text of Postgres, as the next one. */
   startedAt: string | null;
@@ -70,6 +73,7 @@ async function selectSequences(
       q.list_id as "listId", q.segment_id as "segmentId", q.from_email as "fromEmail", c.from_name as "fromName",
       q.api_key_id as "apiKeyId", q.wave, q.open_waves as "openWaves",
       coalesce(${nextWaveAt} <= clock_timestamp(), true) as "mayClaim", ${draftTracking("c")} as tracking,
+      c.tracking as "ownTracking", t.tracking as "teamTracking",
       q.include_members as "includeMembers", q.started_at as "startedAt", q.swept_at as "sweptAt", q.members_noted_at is not null as "areMembersNoted"
     from sequences q join campaigns c on c.id = q.campaign_id join teams t on t.id = c.team_id
     where ${condition} ${ofOne} order by q.campaign_id ${locking}`.execute(kysely(em));

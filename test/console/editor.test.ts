@@ -853,7 +853,7 @@ describe("The editor of a draft", function () {
   it("checks the mail of each step before a sequence starts, as that of a send", async () => {
     const body =
       '<p>Dear {{ first_name }}</p><img src="https://example.com/a.png"><a href="https://gone.invalid/">Read</a>';
-    const steps = [step("a", { body }), step("b", { body: "<p>See [the place]</p>" })];
+    const steps = [step("a", { body }), step("b", { body: "<p>See [the place]</p>", stop_if: { event: "clicked" } })];
     const id = await makeSequence(sender, { steps, isStarted: false });
     await inPage({}, async (page) => {
       await enter(page, sender.owner.id);
@@ -874,6 +874,12 @@ describe("The editor of a draft", function () {
           [0, 0, 0, 1],
         ],
       );
+      const untracked = found("Step 2: Hello from b").filter({ hasText: "are not counted" });
+      await untracked.getByRole("button", { name: "Change tracking" }).click();
+      await page.getByLabel("Track opens and clicks").selectOption("on");
+      assert.deepEqual(await violationsOf(page), []);
+      await page.getByRole("dialog", { name: "Change tracking" }).getByRole("button", { name: "Change" }).click();
+      await untracked.waitFor({ state: "detached" });
       const start = page.getByRole("dialog").getByRole("button", { name: "Start" });
       await start.and(page.locator(":enabled")).waitFor();
       await page.getByLabel("Who enters").selectOption("all");
@@ -883,6 +889,7 @@ describe("The editor of a draft", function () {
       await page.getByLabel("Number of people").fill(/\d+/.exec(hint)?.[0] ?? "");
       await start.click();
       await page.getByRole("dialog").waitFor({ state: "detached" });
+      await page.getByText("counted for everyone who has not said no").waitFor();
       await page.getByRole("link", { name: "Overview", exact: true }).click();
       const going = page.getByRole("region", { name: "Sending and scheduled" });
       await going.getByText("Running sequences:").getByRole("link", { name: "Welcome" }).waitFor();

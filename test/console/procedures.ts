@@ -161,6 +161,7 @@ export const SAMPLES: Record<string, Sample> = {
     body: { name: "Welcome", list_id: list, from_email: `ada@${unique("news")}.example` },
   }),
   "sequences.rename": withBody(ofSequence, { name: "Renamed" }),
+  "sequences.changeTracking": withBody(ofSequence, { tracking: true }),
   "sequences.remove": ofSequence,
   "sequences.step": ({ sequence }) => ({ params: { sequenceId: sequence }, query: { step_id: "a" } }),
   "sequences.saveStep": withBody(ofSequence, { step_id: "a", step: null }),

@@ -75,6 +75,29 @@ describe("Sequences in the console", () => {
     assert.ok((await enrolmentsOf(sender.em, params.sequenceId)).every(({ state }) => state === "LEFT"));
   });
 
+  it("have their own choice of tracking: an EDITOR's while they are a DRAFT, then an ADMIN's", async () => {
+    const params = await create(editor, "Tracked");
+    const choose = (client: Client, tracking: boolean | null) =>
+      client.app.sequences.changeTracking.mutate({ params, body: { tracking } });
+    const chosen = async ({ sequenceId } = params) => {
+      const { tracking, team_tracking } = (await viewer.app.sequences.show.query({ params: { sequenceId } })).data;
+      return [tracking, team_tracking];
+    };
+    assert.deepEqual(await chosen(), [null, "OFF"]);
+    assert.equal(await code(choose(viewer, true)), "role_insufficient");
+    await choose(editor, true);
+    const body = { type: "sequence", id: params.sequenceId } as const;
+    const copy = (await editor.app.content.duplicate.mutate({ body })).data.id;
+    assert.deepEqual(await chosen({ sequenceId: copy }), [true, "OFF"]);
+    await editor.app.sequences.saveStep.mutate({ params, body: { step_id: "a", step: { ...step("a") } } });
+    await admin.app.sequences.start.mutate({ params, body: { include_members: false } });
+    assert.equal(await code(choose(editor, false)), "role_insufficient");
+    await choose(admin, false);
+    assert.deepEqual(await chosen(), [false, "OFF"]);
+    await admin.app.sequences.stop.mutate({ params });
+    assert.equal(await code(choose(admin, null)), "resource_state_invalid");
+  });
+
   it("take an EDITOR's steps only while they are a DRAFT, also where the start commits during the save", async () => {
     const params = await create(editor, "Raced");
     await editor.app.sequences.saveStep.mutate({

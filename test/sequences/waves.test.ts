@@ -7,7 +7,7 @@ import { countConditions } from "../../domain/audience/segments/segments.ts";
 import { readResourceContent } from "../../domain/sends/ledger/content.ts";
 import { cancelSend, finishSend, pauseSend } from "../../domain/sends/ledger/lifecycle.ts";
 import { showSequence } from "../../domain/sequences/progress.ts";
-import { deleteSequence, resumeSequence, stopSequence } from "../../domain/sequences/sequences.ts";
+import { changeTracking, deleteSequence, resumeSequence, stopSequence } from "../../domain/sequences/sequences.ts";
 import { pauseSequence, readRunning } from "../../domain/sequences/state.ts";
 import { saveSteps } from "../../domain/sequences/steps.ts";
 import { advanceWaves, claimWave, leaveIneligible } from "../../domain/sequences/waves.ts";
@@ -118,6 +118,27 @@ describe("A wave", () => {
         assert.deepEqual(footer, { ...brand, isToList: true, isOnWeb: false });
       }
     }));
+
+  it("counts opens and clicks as its sequence says when it is claimed, else as its team does", () =>
+    scene(
+      async ({ claim, settle, em, id, run, sender }) => {
+        const modes: unknown[] = [];
+        for (const tracking of [true, false, null]) {
+          await changeTracking(em, tenantOf(sender), id, tracking, () => {});
+          const { sendId = "" } = await claim();
+          await settle(sendId, "SENT");
+          await advanceWaves(em, id);
+          await changeTracking(em, tenantOf(sender), id, !tracking, () => {});
+          modes.push(
+            ...((await run(sql`select tracking from sends where id = ${sendId}`)) as { rows: unknown[] }).rows,
+          );
+          await run(sql`update teams set tracking = 'AGREED' where id = ${sender.team.id}`);
+        }
+        assert.deepEqual(modes, [{ tracking: "ALL" }, { tracking: "OFF" }, { tracking: "AGREED" }]);
+      },
+      {},
+      [soon("a"), soon("b"), soon("c")],
+    ));
 
   it("takes the least of what is due, what the cap and what the credits allow", async () => {
     for (const options of [{ credits: 2 }, { dailySendCap: 2 }]) {

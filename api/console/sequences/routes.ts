@@ -21,6 +21,7 @@ import { PAUSE_REASONS } from "../../../domain/sends/pause-reasons.ts";
 import { isRefusalReason, sentenceOf } from "../../../domain/sends/refusal.ts";
 import { listSequences, showSequence } from "../../../domain/sequences/progress.ts";
 import {
+  changeTracking,
   createSequence,
   deleteSequence,
   renameSequence,
@@ -106,7 +107,8 @@ export const sequencesRouter = router({
       segment_name: shown.segmentName,
       from_email: shown.fromEmail,
       from_name: shown.fromName,
-      tracking: shown.tracking,
+      tracking: shown.ownTracking,
+      team_tracking: shown.teamTracking,
       merge_tags: mergeTags(shown.listId !== null, await readFields(em, tenant)),
       are_members_noted: shown.areMembersNoted,
       people: shown.people,
@@ -180,6 +182,15 @@ export const sequencesRouter = router({
     async ({ ctx, input: { params, body } }) => {
       await renameSequence(ctx.em, ctx.tenant, params.sequenceId, body.name);
       return { id: params.sequenceId, name: body.name };
+    },
+  ),
+
+  /** Of one that was started by who may send, as its steps. */
+  changeTracking: consoleMutation(
+    { role: "EDITOR", input: ofSequenceWith(z.strictObject({ tracking: z.boolean().nullable() })), isPatient: true },
+    async ({ ctx: { em, tenant, access }, input: { params, body } }) => {
+      await changeTracking(em, tenant, params.sequenceId, body.tracking, () => requireRole(access, "ADMIN"));
+      return { id: params.sequenceId, tracking: body.tracking };
     },
   ),
 

@@ -11,15 +11,30 @@ import { type Draft, IN_TURN, useAccounts, useContent, useSettings, useSizedTarg
 const DAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
 const OF_TEAM = { OFF: "off", ALL: "for everyone who has not said no", AGREED: "for people who agreed" };
 /** Of which people opens and clicks are counted. @param tracking of the draft, which may leave it to its team */
-export function trackingText({ tracking, team_tracking: team }: Tracked): string {
-  const mode = tracking === false ? "OFF" : tracking && team === "OFF" ? "ALL" : team;
+export function trackingText(tracked: Tracked): string {
+  const mode = trackingMode(tracked);
   return mode === "OFF" ? "not counted" : `counted ${OF_TEAM[mode]}`;
 }
+export const trackingMode = ({ tracking, team_tracking: team }: Tracked) =>
+  tracking === false ? "OFF" : tracking && team === "OFF" ? "ALL" : team;
 interface Tracked {
   tracking?: boolean | null;
   team_tracking: keyof typeof OF_TEAM;
 }
 const TRACKING: Record<string, boolean | null> = { team: null, on: true, off: false };
+/** The field by which a mail's tracking is chosen. */
+export const trackingField = ({ tracking, team_tracking: team }: Tracked) => ({
+  label: "Track opens and clicks",
+  hint: "On: links go through this service, and an invisible image reports opens.",
+  options: [
+    { id: "team", name: `Team setting: ${OF_TEAM[team]}` },
+    { id: "on", name: `On: ${OF_TEAM[team === "OFF" ? "ALL" : team]}` },
+    { id: "off", name: "Off" },
+  ],
+  chosen: tracking === false ? "off" : tracking ? "on" : "team",
+  /** @returns what a choice saves */
+  bodyOf: (chosen: string) => ({ tracking: TRACKING[chosen] ?? null }),
+});
 
 interface Of {
   kind: Kind;
@@ -125,7 +140,7 @@ export function Recipients({ kind, draft }: Of) {
 /** On which days a draft starts, and whether opens and clicks are counted. */
 export function Choices({ kind, draft, children }: Of & { children: ReactNode }) {
   const { client, current } = useWorkspace();
-  const { tracking, team_tracking } = useSettings(kind, draft.id);
+  const { bodyOf, ...tracking } = trackingField(useSettings(kind, draft.id));
   const { change } = client.app.content;
   const { one, save, dialog } = useChoices({ kind, draft });
   const [isOpen] = useState(draft.send_days.length > 0);
@@ -148,16 +163,9 @@ export function Choices({ kind, draft, children }: Of & { children: ReactNode })
         />
       </details>
       <One
-        label="Track opens and clicks"
-        hint="On: links go through this service, and an invisible image reports opens."
-        options={[
-          { id: "team", name: `Team setting: ${OF_TEAM[team_tracking]}` },
-          { id: "on", name: `On: ${OF_TEAM[team_tracking === "OFF" ? "ALL" : team_tracking]}` },
-          { id: "off", name: "Off" },
-        ]}
-        chosen={tracking === null ? "team" : tracking ? "on" : "off"}
+        {...tracking}
         save={(chosen) => {
-          const body = { tracking: TRACKING[chosen] ?? null };
+          const body = bodyOf(chosen);
           return save(body, (options) => change.mutate({ body: { ...one, ...body } }, options));
         }}
       />

@@ -1,6 +1,6 @@
 import { useIsMutating, useMutation, useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
-import { useEffect, useEffectEvent, useRef, useState } from "react";
+import { type ReactNode, useEffect, useEffectEvent, useRef, useState } from "react";
 import { type DataOf, refusalOf } from "../../api.ts";
 import { useRole, useWorkspace } from "../../session.tsx";
 import { Act } from "../act.tsx";
@@ -230,12 +230,14 @@ interface WarningsProps extends Partial<Shows> {
   links?: ReturnType<typeof doubtfulOf>;
   /** One of several that start together, by its place: also for what it is refused, and its links. The first says what holds for all. */
   place?: number;
+  /** The act that mends conditions of hits without tracking, for who may. */
+  tracking?: ReactNode;
   /** With a `place`: it is checked, and the next one may be. */
   onChecked?: () => void;
 }
 
 /** Weaknesses of the mail that keep it from no send. */
-export function Warnings({ mail, at, title, links = [], place, onChecked, ...shows }: WarningsProps) {
+export function Warnings({ mail, at, title, links = [], place, tracking, onChecked, ...shows }: WarningsProps) {
   const { base } = useWorkspace();
   const { data, error, isPending } = useWarnings(mail, at);
   const isAlone = place === undefined;
@@ -273,7 +275,7 @@ export function Warnings({ mail, at, title, links = [], place, onChecked, ...sho
               <li key={message} className={isUnfinished({ kind }) ? "wrong" : undefined}>
                 {message} <ShowIt kind={url ?? kind} {...{ message, ...shows }} />
                 {kind === "no_postal_address" && <Link to={`${base}/brand`}>Set it under Brand</Link>}
-                {kind === "condition_without_tracking" && <Link to={`${base}/settings`}>Settings</Link>}
+                {kind === "condition_without_tracking" && tracking}
               </li>
             ))}
           </ul>

@@ -137,7 +137,7 @@ export async function checkDraft(
 const WITHOUT_TRACKING: DraftWarning = {
   kind: "condition_without_tracking",
   message:
-    "A condition uses opens or clicks of this sequence. They are not counted, so that each person counts as having done neither. Tracking is a setting of your team.",
+    "A condition uses opens or clicks of this sequence. They are not counted, so that each person counts as having done neither.",
 };
 
 /** SQL: the addresses of subscribers who have left each of their lists. */
