@@ -27,7 +27,7 @@ import { Field, Inputs, Refused } from "../parts/form.tsx";
 import { More } from "../parts/more.tsx";
 import { choicesOf, Facts, PageHead, Part, State, When } from "../parts/page.tsx";
 import { TypedNumber, Warnings } from "../parts/send/check-send.tsx";
-import { people } from "../parts/send/words.ts";
+import { people, shortPercent } from "../parts/send/words.ts";
 import { List, skipEmpty, Table } from "../parts/table.tsx";
 import { useData, useRole, useWorkspace } from "../session.tsx";
 
@@ -79,9 +79,11 @@ export function Sequences() {
           { name: "Name", cell: ({ id, name }) => <Link to={`${base}/sequences/${id}`}>{name}</Link> },
           { name: "Status", cell: (sequence) => <State of={SEQUENCE_STATES} is={sequence.status} /> },
           { name: "Audience", cell: ({ target }) => target ?? "deleted list or segment" },
-          { name: "From", cell: ({ from_email }) => from_email },
           { name: "Steps", cell: ({ steps }) => steps, isNumber: true },
           { name: "People", cell: ({ people: counts }) => (counts ? peopleIn(counts) : "1,000 or more") },
+          { name: "Sent", cell: ({ sent }) => sent.toLocaleString(), isNumber: true },
+          { name: "Opened", cell: ({ sent, opened }) => sent > 0 && shortPercent(opened), isNumber: true },
+          { name: "Clicked", cell: ({ sent, clicked }) => sent > 0 && shortPercent(clicked), isNumber: true },
         ]}
         empty={
           q || status

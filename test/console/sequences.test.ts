@@ -159,6 +159,12 @@ describe("Sequences in the console", () => {
     await addPeople("LEFT", 1_000, 1_000);
     assert.equal(await people(), null);
     assert.deepEqual(await list({ q: "birthday_" }), []);
+    await sql`insert into analytics_days (team_id, environment, resource_id, day, sent, tracked, opened_unique, clicked_unique)
+      select ${sender.team.id}, 'LIVE', ${sequenceId}, date '2026-01-01' + n, 10, 5, 2, 1 from generate_series(0, 1) n`.execute(
+      kysely(sender.em),
+    );
+    const [listed] = (await viewer.app.sequences.page.query({ query: { q: "birthday" } })).data.sequences;
+    assert.deepEqual([listed?.sent, listed?.opened, listed?.clicked], [20, 0.4, 0.2]);
     assert.deepEqual(await list({ q: "Birthday", status: "ACTIVE" }), []);
     assert.equal(await code(create(viewer, "No")), "role_insufficient");
     assert.equal(await code(create(editor, " ")), "validation_failed");

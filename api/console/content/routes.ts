@@ -75,6 +75,20 @@ export const written = {
 
 const PAGE = 50;
 
+/** Records with the mails that were sent in all, and the rates of those that were opened and clicked. */
+export async function withResults<Listed extends { id: string }>(
+  { em, tenant }: RequestContext,
+  records: readonly Listed[],
+) {
+  const ids = records.map(({ id }) => id);
+  const countsOf = await readFigures(em, tenant, ids);
+  return records.map((record) => {
+    const counts = countsOf(record.id);
+    const { opened, clicked } = ratesOf(counts);
+    return { ...record, sent: counts.sent, opened, clicked };
+  });
+}
+
 /** The newsletters, or the campaigns that are no sequences, without their content and with the figures of their mails. */
 const page = consoleQuery(
   {
@@ -91,17 +105,7 @@ const page = consoleQuery(
   async ({ ctx, input: { query } }) => {
     const filter = { text: query.q, status: query.status, after: query.cursor, limit: PAGE };
     const drafts = await listDrafts(ctx.em, ctx.tenant, query.type, filter);
-    const countsOf = await readFigures(
-      ctx.em,
-      ctx.tenant,
-      drafts.map(({ id }) => id),
-    );
-    const shown = drafts.map((draft) => {
-      const counts = countsOf(draft.id);
-      const { opened, clicked } = ratesOf(counts);
-      return { ...draft, sent: counts.sent, opened, clicked };
-    });
-    return { drafts: shown, next_cursor: drafts[PAGE - 1]?.id ?? null };
+    return { drafts: await withResults(ctx, drafts), next_cursor: drafts[PAGE - 1]?.id ?? null };
   },
 );
 

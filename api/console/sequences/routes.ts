@@ -36,7 +36,7 @@ import { brandOf } from "../../../domain/teams/brand.ts";
 import type { RequestContext } from "../../context.ts";
 import { address, name } from "../../fields.ts";
 import { idParam, idParamOf, router } from "../../rest/route.ts";
-import { written } from "../content/routes.ts";
+import { withResults, written } from "../content/routes.ts";
 import { consoleMutation, consoleQuery } from "../procedure.ts";
 
 const PAGE = 50;
@@ -86,7 +86,7 @@ export const sequencesRouter = router({
       const statuses = query.status && [query.status];
       const filter = { tenant: ctx.tenant, name: query.q, statuses, after: query.cursor, limit: PAGE };
       const sequences = await listSequences(ctx.em, filter);
-      return { sequences, next_cursor: sequences[PAGE - 1]?.id ?? null };
+      return { sequences: await withResults(ctx, sequences), next_cursor: sequences[PAGE - 1]?.id ?? null };
     },
   ),
 
