@@ -702,7 +702,6 @@ const UNREADABLE = "no JSON";
 /** Conditions as of a segment. Without any, no person meets them. */
 function ConditionInput({ label, name, value, onChange }: ConditionProps) {
   const [none, setNone] = useState<unknown>({ all: [] });
-  const [isOpen] = useState(value !== "null");
   const given = JSON.parse(value);
   const change = (next: unknown) => {
     const isNone = next !== undefined && partsOf(grouped(next) as Condition).length === 0;
@@ -710,13 +709,13 @@ function ConditionInput({ label, name, value, onChange }: ConditionProps) {
     onChange(JSON.stringify(isNone ? null : (next ?? UNREADABLE)));
   };
   return (
-    <details open={isOpen}>
-      <summary>
+    <section className="stack" aria-label={label}>
+      <h3>
         {label} {given === null ? "– never" : "…"}
-      </summary>
+      </h3>
       <Conditions value={given === UNREADABLE ? undefined : (given ?? none)} onChange={change} />
       <Refused name={name} />
-      <p className="muted">“Any email” means any email of this sequence.</p>
-    </details>
+      {given !== null && <p className="muted">“Any email” means any email of this sequence.</p>}
+    </section>
   );
 }

@@ -941,8 +941,9 @@ describe("The editor of a draft", function () {
       await eventually(async () => (await steps())[1]?.wait_minutes === 3 * 1_440, { what: "the step" });
 
       await page.getByText("Time of day, days and conditions").click();
-      await page.getByText("Leave the sequence if").click();
-      await button(page, "Add a condition").first().click();
+      const leaving = page.getByRole("region", { name: "Leave the sequence if" });
+      await leaving.getByRole("button", { name: "Add a condition" }).click();
+      await assertAccessible(page);
       await status("Not saved yet: complete its conditions");
       await page.getByLabel("Value").fill("@example.com");
       await eventually(async () => (await steps())[1]?.stop_if !== null, { what: "the condition" });
@@ -1020,7 +1021,6 @@ describe("The editor of a draft", function () {
         await html(page).waitFor();
         assert.equal(await text(page).count(), 0);
         await page.getByText("Time of day, days and conditions").click();
-        await page.getByText("Leave the sequence if").click();
         await button(page, "Add a condition").first().click();
         await page.getByLabel("About").selectOption("Email activity");
         await page.getByRole("list", { name: "Suggestions" }).getByText("are not counted").waitFor();
