@@ -357,7 +357,7 @@ export function OneSequence() {
 type Enrolled = DataOf<Sequences["people"]["query"]>["people"][number];
 
 /** The people who are or were in the sequence, by state and step, which stand in the URL. */
-function Enrolled({ sequence: { id, steps } }: { sequence: Sequence }) {
+function Enrolled({ sequence: { id, steps, status } }: { sequence: Sequence }) {
   const { client, base } = useWorkspace();
   const [{ people: given, at }] = useFilters();
   const state = choiceOf(PEOPLE, given);
@@ -366,6 +366,12 @@ function Enrolled({ sequence: { id, steps } }: { sequence: Sequence }) {
   return (
     <>
       <h2 id={LISTED}>People</h2>
+      {status !== "STOPPED" && (
+        <p className="muted">
+          People who were deleted or get no more emails leave within about 15 minutes, or sooner if their next step is
+          due.
+        </p>
+      )}
       <div className="filters">
         <ChoiceFilter name="people" label="State" any="All" choices={PEOPLE} />
         <ChoiceFilter name="at" label="Step" any="All" choices={Object.fromEntries(numbered)} />

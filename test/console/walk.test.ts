@@ -784,6 +784,7 @@ describe("The console in a browser", function () {
       const enrolled = page.getByRole("region", { name: "People", exact: true });
       await enrolled.getByRole("row", { name: /^deleted person Left before step 1: subscriber deleted/ }).waitFor();
       await enrolled.getByRole("row", { name: `${other} Ada Waiting for step 1 until` }).waitFor();
+      await page.getByText("get no more emails leave within about 15 minutes").waitFor();
       await assertAccessible(page, "the people of a sequence");
       await page.getByRole("combobox", { name: "Step", exact: true }).selectOption({ label: "2. Hello from b" });
       await page.getByText("No people match these filters.").waitFor();
