@@ -58,6 +58,7 @@ export interface ListedSequence {
   status_reason: string | null;
   /** Of its list or segment; null for one that was deleted. */
   target: string | null;
+  from_email: string;
   steps: number;
   /** People in no wave, counted for operators alone: each sequence may have 100,000 of them. */
   waiting: number | null;
@@ -73,7 +74,7 @@ export async function listSequences(
 ): Promise<ListedSequence[]> {
   const waiting = isWaiting(sql.ref("c.id"));
   const { rows } = await sql<ListedSequence>`
-    select c.id, c.team_id as team, c.name, c.status, c.status_reason, coalesce(l.name, g.name) as target,
+    select c.id, c.team_id as team, c.name, c.status, c.status_reason, coalesce(l.name, g.name) as target, q.from_email,
       (select count(*)::int from sequence_steps s where s.campaign_id = c.id and s.removed_at is null) as steps,
       case when ${isForOperators} then (
         select count(*)::int from (select from sequence_enrolments e where ${waiting} limit ${MOST_COUNTED}) w) end as waiting,
