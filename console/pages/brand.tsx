@@ -86,26 +86,32 @@ export function Page() {
 const PAPER = "#ffffff";
 
 function Sample({ values }: { values: Values }) {
-  const { accent_color: accent = "", background_color: backgroundColor, font = "" } = values;
+  const { accent_color: accent = "", background_color: backgroundColor = PAPER, font = "" } = values;
   return (
     <div
       className="card sample"
-      style={{ backgroundColor, fontFamily: FONT_FAMILIES[font as keyof typeof FONT_FAMILIES] }}
+      style={{
+        backgroundColor,
+        color: textOn(backgroundColor),
+        fontFamily: FONT_FAMILIES[font as keyof typeof FONT_FAMILIES],
+      }}
     >
+      {values["sender_name"] && <small>From: {values["sender_name"]}</small>}
       <div>
-        {values["sender_name"] && <small>From: {values["sender_name"]}</small>}
         {values["logo_url"] && <img className="logo" src={values["logo_url"]} width={LOGO_WIDTH} alt="Logo" />}
         <h3>A heading</h3>
         <p>
           The text of an email with <u style={{ color: readableOn(PAPER, accent) }}>a link</u>.
         </p>
         <span style={{ backgroundColor: accent, color: textOn(accent) }}>A button</span>
+      </div>
+      <footer>
         {values["mail_footer"] && <small>{values["mail_footer"]}</small>}
         <small>{values["postal_address"] || "Your postal address"}</small>
         <small>
           You receive this email because you are on our mailing list. <u>Unsubscribe</u>
         </small>
-      </div>
+      </footer>
     </div>
   );
 }

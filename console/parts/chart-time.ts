@@ -12,14 +12,14 @@ export const FORMATS = {
 };
 const [CLOCK, OWN_DATE] = [new Intl.DateTimeFormat("en", TIME), new Intl.DateTimeFormat("en", DATE)];
 
-/** The begin and end of an axis, in seconds. Hours: of the values. Days: at least two, which end at the last value or `now`. */
+/** The begin and end of an axis, in seconds. Hours: to the end of the last one, or `now`. Days: at least two, which end at the last value or `now`. */
 export function rangeOf(
   seconds: readonly number[],
   unit: keyof typeof UNIT_S,
   now: number,
 ): [from: number, to: number] {
   const [from = 0, last = from] = [seconds[0], seconds.at(-1)];
-  if (unit !== "day") return [from, last];
+  if (unit !== "day") return [from, Math.min(last + (seconds[1] ?? from) - from, Math.max(now, last))];
   const to = Math.max(last, Math.min(from + LEAST_S, now));
   return [Math.min(from, to - LEAST_S), to];
 }

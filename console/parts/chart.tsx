@@ -35,7 +35,7 @@ export function Chart({ title, times, unit, series }: ChartProps) {
     <figure>
       <figcaption>
         {title}
-        <span className="muted"> {pointed === undefined ? `all ${unit}s` : timeText(pointed)}</span>
+        <span className="muted"> {pointed === undefined ? "in all" : timeText(pointed)}</span>
       </figcaption>
       <Plot times={times} unit={unit} series={series} shown={shown} onTime={setAt} />
       <Ticks
@@ -162,6 +162,8 @@ function optionsOf(
         show: shown.includes(name),
         stroke: colour(COLOURS[i] ?? "text"),
         width: 2,
+        // What an hour has did not come at its beginning, and did not fall from there on.
+        ...(unit !== "day" && UPlot.paths.stepped && { paths: UPlot.paths.stepped({ align: 1, extend: true }) }),
         // A line needs two.
         points: { show: times.length === 1, size: 8 },
       })),

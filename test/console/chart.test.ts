@@ -5,9 +5,11 @@ const START = Date.parse("2026-11-29T03:00:00Z") / 1_000;
 const hours = (count: number) => Array.from({ length: count }, (_, hour) => START + hour * 3_600);
 
 describe("The axis of a chart", () => {
-  it("begins with the hour of the send and ends with the last hour", () => {
+  it("begins with the hour of the send and ends with the last hour, or now", () => {
     for (const count of [2, 20, 48]) {
-      assert.deepEqual(rangeOf(hours(count), "hour", START + 90 * 60), [START, START + (count - 1) * 3_600]);
+      const end = START + count * 3_600;
+      assert.deepEqual(rangeOf(hours(count), "hour", end + 60), [START, end]);
+      assert.deepEqual(rangeOf(hours(count), "hour", end - 1_800), [START, end - 1_800]);
     }
   });
 

@@ -298,6 +298,7 @@ function ValueInput({ control, isNumber, value, onChange }: ValueProps) {
       <textarea
         key={String(value)}
         aria-label="Values, one on each line"
+        placeholder="One on each line"
         rows={3}
         defaultValue={(value as unknown[]).join("\n")}
         onBlur={({ target }) => {

@@ -95,8 +95,7 @@ export function Report({ kind, send, draft }: { kind: Kind; send: Send; draft: D
         <Domains id={id} recipients={recipients.total} />
       </Part>
       <h3 id={RECIPIENTS}>Recipients</h3>
-      <p className="muted">{people(recipients.total)}</p>
-      <Recipients kind={kind} id={id} />
+      <Recipients kind={kind} id={id} total={recipients.total} />
     </>
   );
 }
@@ -252,7 +251,7 @@ export function SaveRecipients({ kind, id }: { kind: Kind; id: string }) {
 }
 
 /** The recipients by outcome and activity, which stand in the URL. */
-function Recipients({ kind, id }: { kind: Kind; id: string }) {
+function Recipients({ kind, id, total }: { kind: Kind; id: string; total: number }) {
   const { client, base } = useWorkspace();
   const [filters, filter] = useFilters();
   const mayWrite = useRole("EDITOR");
@@ -274,6 +273,7 @@ function Recipients({ kind, id }: { kind: Kind; id: string }) {
         queryKey={[base, "recipients", id, status, activity, link]}
         read={read}
         first={10}
+        countText={() => (status || activity || filters["q"] ? undefined : people(total))}
         columns={[
           { name: "Address", cell: ({ email }) => <PersonLink email={email} /> },
           { name: "Name", cell: nameOf },
