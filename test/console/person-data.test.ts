@@ -50,9 +50,17 @@ describe("The data of a person in the console", () => {
   it("are exported, and erased with that export, by an ADMIN, of whom no history and no entry names the person", async () => {
     const email = await addPerson();
     const order = { body: { email: email.toUpperCase() } };
-    const orders = await Promise.all([1, 2].map(() => admin.app.people.exportPerson.mutate(order)));
-    const [id = "", same] = orders.map(({ data }) => data.id);
-    assert.equal(same, id, "what is under way is not ordered again");
+    let id = "";
+    // One of them may have ended before the next is ordered.
+    await eventually(
+      async () => {
+        const orders = await Promise.all([1, 2, 3].map(() => admin.app.people.exportPerson.mutate(order)));
+        const ids = orders.map(({ data }) => data.id);
+        id = (await requestsOf(admin, email)).requests[0]?.id ?? "";
+        return new Set(ids).size === 1 && ids.includes(id);
+      },
+      { what: "orders of an export that is under way already" },
+    );
     const done = await ended(admin, email);
     assert.deepEqual([done.kind, done.state, done.email, done.by], ["EXPORT", "DONE", email, "Grace"]);
     const days = (Date.parse(done.expires_at) - Date.now()) / 86_400_000;

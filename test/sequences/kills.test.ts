@@ -146,6 +146,8 @@ describe("A sequence", () => {
       { what: "the pause" },
     );
     assert.equal((await caughtMails(sender)).length, 3);
+    // Its workflow is started after the pause is in Postgres.
+    await eventually(async () => (await handle.describe()).status.name === "RUNNING", { what: "the workflow" });
     await handle.executeUpdate("stop");
   });
 
