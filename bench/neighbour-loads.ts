@@ -213,6 +213,17 @@ export async function makeLoads(
   const form = `${origin}${(await makeForm(hostile)).path}`;
 
   let sequenceId = "";
+  const makeSequence = async () => {
+    const body = { name: "Steps", segment_id: everyone, from_email: fromEmail };
+    return (await owner.app.sequences.create.mutate({ body })).data.id;
+  };
+  const enrolled = await makeSequence();
+  await execute(
+    `insert into sequence_enrolments (campaign_id, address_hash, member_id, state, step_id, due_at)
+      select ?, md5(id), id, 'ACTIVE', 'a', now() + interval '1 day' from contacts where team_id = ?`,
+    enrolled,
+    team.id,
+  );
 
   const loads: Record<string, NeighbourLoad> = {
     "console reads": {
@@ -231,7 +242,11 @@ export async function makeLoads(
             () => viewer(lane).app.audit.page.query({ query: {} }),
             () => viewer(lane).app.bin.page.query({ query: {} }),
             () => viewer(lane).app.sequences.page.query({ query: {} }),
-          ][(lane + n) % 8]?.() ?? Promise.resolve(),
+            // It walks as many people as a page may, and finds none.
+            () =>
+              viewer(lane).app.sequences.people.query({ params: { sequenceId: enrolled }, query: { state: "LEFT" } }),
+            () => viewer(lane).app.audience.suppressed.query({ query: {} }),
+          ][(lane + n) % 10]?.() ?? Promise.resolve(),
         ),
     },
     "exports of people": {
@@ -275,8 +290,7 @@ export async function makeLoads(
     "saves of steps": {
       lanes: 16,
       begin: async () => {
-        const body = { name: "Steps", segment_id: everyone, from_email: fromEmail };
-        sequenceId = (await owner.app.sequences.create.mutate({ body })).data.id;
+        sequenceId = await makeSequence();
         return undefined;
       },
       ask: (lane, n) => {
