@@ -70,7 +70,7 @@ const people = consoleQuery(
 
 const suppressed = consoleQuery(
   { role: "VIEWER", input: z.strictObject({ query: z.strictObject({ reason: z.string().max(200).optional() }) }) },
-  ({ ctx, input: { query } }) => countSuppressions(ctx.em, ctx.tenant, query.reason ?? null),
+  ({ ctx, input: { query } }) => countSuppressions(ctx.em, ctx.tenant, query.reason),
 );
 
 const enrolments = consoleQuery(
