@@ -31,7 +31,7 @@ type Segment = DataOf<Client["app"]["audience"]["segment"]["query"]>;
 export function Segments() {
   const { client, base } = useWorkspace();
   const mayWrite = useRole("EDITOR");
-  const segments = useData(["segments"], () => client.app.audience.segments.query({}));
+  const segments = useData(["segments", "listed"], () => client.app.audience.listedSegments.query({}));
   return (
     <>
       <PageHead title="Segments">

@@ -132,10 +132,15 @@ const allLists = consoleQuery({ role: "VIEWER", input: noInput }, async ({ ctx }
   return found.map(({ id, name, optin }) => ({ id, name, optin })).sort(byName);
 });
 
+/** For choices. */
+const segments = consoleQuery({ role: "VIEWER", input: noInput }, async ({ ctx }) =>
+  (await readSegments(ctx.em)).map(({ id, name }) => ({ id, name })).sort(byName),
+);
+
 /** Of more conditions than a row of a list has room for, none are told. */
 const MAX_CONDITIONS_SHOWN = 2_000;
 
-const segments = consoleQuery({ role: "VIEWER", input: noInput }, async ({ ctx }) =>
+const listedSegments = consoleQuery({ role: "VIEWER", input: noInput }, async ({ ctx }) =>
   (await readSegments(ctx.em))
     .map(({ id, name, conditions, updatedAt }) => ({
       ...{ id, name, updated_at: updatedAt.toISOString() },
@@ -226,6 +231,7 @@ export const audienceRouter = router({
   archive,
   allLists,
   segments,
+  listedSegments,
   segment,
   createSegment: createSegmentRoute,
   updateSegment: updateSegmentRoute,
