@@ -12,15 +12,18 @@ export interface SubscriptionProof {
   words_of_the_form: string | null;
 }
 
+/** SQL: the name of a list, also of one in the bin, as `list`. @param id a column */
+export const listNameOf = (tenant: Tenant, id: string): RawBuilder<unknown> => sql`coalesce(
+    (select l.name from lists l where ${ofTenant(tenant, "l")} and l.id = ${sql.ref(id)}),
+    (select b.name from bin b where ${ofTenant(tenant, "b")} and b.id = ${sql.ref(id)})) as list`;
+
 /** SQL: the subscriptions of a person, or those to lists in the bin, as their export has them. @param email normalised */
 export const subscriptionProofs = (
   tenant: Tenant,
   email: string,
   table: "subscriptions" | "bin_subscriptions",
 ): RawBuilder<SubscriptionProof> => sql`
-    select s.list_id, coalesce(
-        (select l.name from lists l where ${ofTenant(tenant, "l")} and l.id = s.list_id),
-        (select b.name from bin b where ${ofTenant(tenant, "b")} and b.id = s.list_id)) as list,
+    select s.list_id, ${listNameOf(tenant, "s.list_id")},
       s.status, s.created_at, s.confirmed_at, s.unsubscribed_at, s.signed_up_again_at,
       s.confirmation_sent_at, s.form_at as signed_up_at_a_form_at, f.consent as words_of_the_form,
       f.tracking as question_about_tracking, s.form_tracking as answer_about_tracking, s.updated_at

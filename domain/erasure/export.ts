@@ -1,7 +1,7 @@
 import { type RawBuilder, sql } from "kysely";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { readMailHistory } from "../audience/mail-history.ts";
-import { subscriptionProofs } from "../audience/subscription-proofs.ts";
+import { listNameOf, subscriptionProofs } from "../audience/subscription-proofs.ts";
 import { mailboxOf } from "../mail/system-mail.ts";
 import { escapeHtml } from "../mail/template.ts";
 import type { Vault } from "../secrets/crypto.ts";
@@ -22,9 +22,6 @@ function partsOf(vault: Vault, tenant: Tenant, email: string): Readonly<Record<s
   const ofHash = sql`${hashAddress(vault, tenant, email)}`;
   const named = (row: string) => sql`coalesce(${sql.ref(`${row}.email_spelling`)}, ${sql.ref(`${row}.email`)}) as email,
     ${sql.ref(`${row}.first_name`)}, ${sql.ref(`${row}.last_name`)}`;
-  const listName = (id: string) => sql`coalesce(
-    (select l.name from lists l where ${ofTenant(tenant, "l")} and l.id = ${sql.ref(id)}),
-    (select b.name from bin b where ${ofTenant(tenant, "b")} and b.id = ${sql.ref(id)})) as list`;
   return {
     team: sql`select t.name from teams t where t.id = ${tenant.teamId}`,
     contact: sql`select c.id, ${named("c")}, c.fields, c.email_status, c.created_at, c.updated_at from contacts c where ${of("c")}`,
@@ -40,9 +37,9 @@ function partsOf(vault: Vault, tenant: Tenant, email: string): Readonly<Record<s
     do_not_mail: sql`select s.reason, s.created_at, s.updated_at from suppressions s where ${of("s")}`,
     unsubscribes: sql`select u.source, u.reason, u.campaign_id as mail, u.unsubscribed_at from unsubscribes u where ${of("u")}`,
     unsubscribed_lists: sql`
-      select ${listName("o.list_id")}, o.unsubscribed_at from list_opt_outs o where ${ofTenant(tenant, "o")} and o.address_hash = ${ofHash}`,
+      select ${listNameOf(tenant, "o.list_id")}, o.unsubscribed_at from list_opt_outs o where ${ofTenant(tenant, "o")} and o.address_hash = ${ofHash}`,
     mails_asking_for_confirmation: sql`
-      select ${listName("m.list_id")}, m.day, m.tried_at from confirmation_mails m
+      select ${listNameOf(tenant, "m.list_id")}, m.day, m.tried_at from confirmation_mails m
       where ${of("m")} and m.mailbox = ${mailboxOf(sql`${email}::text`)}`,
     rejected_lines_of_files: sql`
       select i.name as file, r.line->'line' as line, r.line->'reason' as reason, r.line->'cells' as cells, i.created_at

@@ -14,7 +14,7 @@ interface AddressListProps<Row> extends Omit<ListProps<Row>, "keyOf"> {
 }
 
 /** Of a search, which finds one more where there are others. */
-const MOST_SHOWN = 25;
+export const MOST_SHOWN = 25;
 
 /** A search of the audience. @param listId only its subscribers */
 export function useSearch(kind: PersonKind | "suppressions", listId?: string): AddressListProps<never>["search"] {

@@ -1,5 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { useWorkspace } from "../../session.tsx";
+import { MOST_SHOWN } from "../audience/address-list.tsx";
 import { ChoiceFilter, SearchFilter, useFilters } from "../filters.tsx";
 import { Loading, Notice, Problem } from "../page.tsx";
 import type { Mail } from "./drafts.ts";
@@ -136,9 +137,11 @@ export function Preview({ mail, version }: PreviewProps) {
   );
 }
 
-/** Who is found alone is shown. @param count 26 where there are more */
-const foundText = (count: number) =>
-  count === 0 ? "No matches." : count > 1 && `${count > 25 ? "More than 25" : count} people found: choose one beside.`;
+/** One person alone is shown at once. @param count one more than `MOST_SHOWN` where there are others */
+function foundText(count: number): string | false {
+  if (count === 0) return "No matches.";
+  return count > 1 && `${count > MOST_SHOWN ? `More than ${MOST_SHOWN}` : count} people found: choose one beside.`;
+}
 
 type Person = Record<"email", string> & Record<"first_name" | "last_name", string | null>;
 

@@ -28,11 +28,11 @@ export const trackingField = ({ tracking, team_tracking: team }: Tracked) => ({
   hint: "On: links go through this service, and an invisible image reports opens.",
   options: [
     { id: "team", name: `Team setting: ${OF_TEAM[team]}` },
-    { id: "on", name: `On: ${OF_TEAM[team === "OFF" ? "ALL" : team]}` },
+    { id: "on", name: `On: ${OF_TEAM[trackingMode({ tracking: true, team_tracking: team })]}` },
     { id: "off", name: "Off" },
   ],
   chosen: tracking === false ? "off" : tracking ? "on" : "team",
-  /** @returns what a choice saves */
+  /** @returns the body that saves a choice */
   bodyOf: (chosen: string) => ({ tracking: TRACKING[chosen] ?? null }),
 });
 
