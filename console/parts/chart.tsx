@@ -162,7 +162,7 @@ function optionsOf(
         show: shown.includes(name),
         stroke: colour(COLOURS[i] ?? "text"),
         width: 2,
-        // What an hour has did not come at its beginning, and did not fall from there on.
+        // The responses of an hour did not all come at its beginning: a line to the next one would show a fall.
         ...(unit !== "day" && UPlot.paths.stepped && { paths: UPlot.paths.stepped({ align: 1, extend: true }) }),
         // A line needs two.
         points: { show: times.length === 1, size: 8 },

@@ -20,7 +20,7 @@ const focusFirst = (mark: HTMLElement | null) => {
   if (mark && focused?.matches(".dialog")) focused.querySelector<HTMLElement>(FIRST)?.focus();
 };
 
-/** Whether what was typed in the dialog around it is not saved yet. */
+/** Whether the dialog around it has typed values that are not saved yet. */
 export const UnsavedIn = createContext<RefObject<(() => boolean) | undefined> | null>(null);
 
 interface AskToLeaveProps {

@@ -35,7 +35,7 @@ export interface FormProps {
   onSubmit: (values: Values, context: CallContext, save: Save) => Promise<unknown>;
   /** The record that the form changes, which others may change, too. */
   edits?: Edited | undefined;
-  /** Whether what the page keeps for the form is changed; it asks before the page is left, as one with `edits` does. */
+  /** Whether values that the page keeps for the form are changed; it asks before the page is left, as one with `edits` does. */
   isChanged?: boolean | undefined;
   /** The change of another one was kept: closes the form, or begins it again. */
   onKept?: (() => void) | undefined;

@@ -99,7 +99,7 @@ async function carryOut(
   return { sendId, teamId: tenant.teamId, from, status: state.status, reason: state.pauseReason };
 }
 
-/** @param may what is possible before the send begins */
+/** @param may the act that is possible before the send begins */
 function unbegunRefusal(may: string): (record: Commanded) => ApiError | undefined {
   return ({ status, started_at: startedAt }) => {
     if ((status === "SCHEDULED" || status === "PAUSED") && startedAt === null) return undefined;

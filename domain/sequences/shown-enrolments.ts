@@ -41,7 +41,7 @@ function memberOf(tenant: Tenant): RawBuilder<unknown> {
   return sql`left join lateral (${of("subscribers")} union all ${of("contacts")}) m on true`;
 }
 
-/** SQL, of `memberOf`: they have no member any more, and will leave once they are due. */
+/** SQL, of `memberOf`: they have no member any more, and leave at the next sweep or when they are due. */
 const IS_GONE = sql`(e.state = 'ACTIVE' and e.send_id is null and m.id is null)`;
 
 /** SQL: the columns of `ShownEnrolment`, of an enrolment `e` of a sequence `q`. */

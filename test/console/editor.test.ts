@@ -573,7 +573,7 @@ describe("The editor of a draft", function () {
       await focused(page, "input[name=block-alt]");
       await page.getByLabel("Preview as").waitFor();
       assert.equal(await page.getByRole("region", { name: "Preview" }).getByRole("status").count(), 0);
-      await page.getByLabel("Other people: address or name").fill("nobody@");
+      await page.getByLabel("Other people: address or name").fill("absent@");
       await page.getByLabel("Other people: address or name").press("Enter");
       await page.getByText("No matches.").waitFor();
       await page.getByLabel("Other people: address or name").fill("");

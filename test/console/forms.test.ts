@@ -139,7 +139,7 @@ describe("The console's forms", function () {
       await page.goto(`${at}/brand`);
       await page.getByLabel("Footer").fill("Printed nowhere");
       await leave();
-      // What is typed while a save is under way is not saved by it.
+      // A save does not hold text that is typed after its press.
       const answered = Promise.withResolvers<void>();
       await page.route(/changeBrand/, async (route) => {
         await answered.promise;

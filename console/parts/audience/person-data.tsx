@@ -21,7 +21,7 @@ export function PersonData({ email }: { email: string }) {
   });
   const isErasing = requests.some(({ kind, state }) => kind === "ERASURE" && state === "RUNNING");
   const wasErasing = useRef(isErasing);
-  // What the page around it shows is gone.
+  // The page around it shows data that is erased.
   useEffect(() => {
     if (wasErasing.current && !isErasing) void queries.invalidateQueries({ queryKey: [base] });
     wasErasing.current = isErasing;

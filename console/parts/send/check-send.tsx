@@ -18,7 +18,7 @@ import { people, percent } from "./words.ts";
 
 type GateState = GateReport["gates"][number];
 
-const JOINED_LATER = "Who joins later does not get it.";
+const JOINED_LATER = "People who join later do not get it.";
 const STOPS = "Emails already sent cannot be taken back; you can pause or cancel the rest.";
 
 /** Shows a place of the editor: the index of each node on the way to it, or none for the subject. */

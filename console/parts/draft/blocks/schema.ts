@@ -13,7 +13,7 @@ export interface SocialLink {
   href: string;
 }
 
-/** What an extension has before it is changed. */
+/** An extension of the kit, before `NARROWED` changes it. */
 interface Base<Part> {
   parent: () => Part[];
 }
