@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { sql } from "kysely";
 import { DateTime } from "luxon";
-import { kysely } from "../../db/orm.ts";
+import { kysely, ofTenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { readAccess } from "../../domain/access/key-lookup.ts";
 import { rescheduleSend } from "../../domain/sends/client-commands.ts";
@@ -10,7 +10,7 @@ import { checkPlan } from "../../domain/sends/plan/confirm-refusals.ts";
 import { resolvePlan } from "../../domain/sends/plan/plan.ts";
 import { WAKE_UP } from "../../temporal/ids.ts";
 import { codeOf } from "../support/api.ts";
-import { consoleClient, refusalCodeOf, signIn } from "../support/console.ts";
+import { clientAs, consoleClient, refusalCodeOf, signIn } from "../support/console.ts";
 import { makeMember } from "../support/factories.ts";
 import { kindOf } from "../support/kinds.ts";
 import { useSendWorkflows } from "../support/send-workflows.ts";
@@ -141,6 +141,32 @@ describe("A send that waits for its time", () => {
     assert.equal(send_at, soon);
     assert.ok(started_at >= soon, `${started_at} is not before ${soon}`);
     assert.deepEqual(await ledgerStates(sender), { SENT: 2, SUPPRESSED: 1 });
+    assert.equal(await refusalCodeOf(editor.move(timeIn(3).written)), "resource_state_invalid");
+  });
+
+  it("gives way to a copy of its draft, but not once it has begun: that is refused, and leaves no copy", async () => {
+    const { sender, editor, sendId } = await waiting();
+    const tenant = { teamId: sender.team.id, environment: "LIVE" as const };
+    const body = resourceOf(sender);
+    const admin = await clientAs(sender, "ADMIN");
+    const edited = await clientAs(sender, "EDITOR");
+    const drafts = async () =>
+      (await admin.app.content.page.query({ query: { type: body.type } })).data.drafts.map(({ status }) => status);
+    assert.equal(await refusalCodeOf(edited.app.content.editCopy.mutate({ body })), "role_insufficient");
+    const startedAt = (at: string | null) =>
+      sql`update ${tableOf(sender)} set started_at = ${at} where id = ${body.id} and ${ofTenant(tenant)}`.execute(
+        kysely(sender.em.fork()),
+      );
+    await startedAt(new Date().toISOString());
+    assert.equal(await refusalCodeOf(admin.app.content.editCopy.mutate({ body })), "resource_state_invalid");
+    assert.deepEqual(await drafts(), ["SCHEDULED"]);
+    await startedAt(null);
+
+    const { data } = await admin.app.content.editCopy.mutate({ body });
+    assert.deepEqual((await drafts()).toSorted(), ["CANCELLED", "DRAFT"]);
+    await workflowOf(sendId).result();
+    assert.deepEqual(await credits(sender), { available: 1_000_000, reserved: 0, mismatch: false });
+    assert.equal((await sender.client.get(`/${body.type}s/${data.id}`)).body.data.status, "DRAFT");
     assert.equal(await refusalCodeOf(editor.move(timeIn(3).written)), "resource_state_invalid");
   });
 
